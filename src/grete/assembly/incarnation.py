@@ -108,7 +108,7 @@ class Incarnation:
         if leadership is None:
             return 0
         self.led = leadership
-        self._stack.callback(self._let_go, leadership)
+        self._stack.callback(submission.let_go, leadership)
         self._keep(leadership)
         self._stream = submission.stream  # read once: a million records take ten seconds on Kafka
         self._stream.write_under(Fence(job_scope(job), leadership.epoch))
@@ -237,13 +237,6 @@ class Incarnation:
         self._renewal.start()
         self._stack.callback(self._renewal.close)
         failpoint("submit.elected")
-
-    def _let_go(self, leadership: Leadership) -> None:
-        """We have ended, however that was: the next one has not to wait for a whole TTL."""
-        try:
-            self._submission.coordination.release(leadership)
-        except GreteError as error:
-            _log.info("the leadership was not released and expires by itself: %s", error)
 
     def _has_ended(self) -> JobState | None:
         """The end of the incarnation before, if it ended the job and could not return it (fault 52).

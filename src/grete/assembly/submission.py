@@ -227,7 +227,7 @@ class Submission:
             HeldByOther: another coordinator does.
         """
         if after is not None:
-            self._release(after)  # the campaign has not to wait until it would be over
+            self.let_go(after)  # the campaign has not to wait until it would be over
         if self._options.take_over:
             holder = self.coordination.holder(job_scope(self.job))
             self.succeeded = None if holder is None else str(holder)
@@ -236,13 +236,12 @@ class Submission:
         except HeldByOther as error:
             raise HeldByOther(f"job {self.job.shown}", error.holder) from error
 
-    def _release(self, leadership: Leadership) -> None:
+    def let_go(self, leadership: Leadership) -> None:
+        """Release it, as far as the service answers: the next one has not to wait for a whole TTL."""
         try:
             self.coordination.release(leadership)
         except GreteError as error:
-            if not error.may_pass:
-                raise
-            _log.info("the leadership before expires by itself: %s", error)
+            _log.info("the leadership was not released and expires by itself: %s", error)
 
     def elected(self, *, patiently: bool) -> Leadership:
         """Lead under an epoch that the stream has not seen, also when the election has lost its memory (rule 1).

@@ -60,7 +60,7 @@ class LeaderRequests:
 
     def again(self) -> bool:
         """See Requests. Who leaves has others to end the job."""
-        if self._ends_job:
+        if self._ends_job and self._asked.empty():
             self._asked.put("stop")
         return self._ends_job
 
