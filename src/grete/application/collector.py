@@ -102,12 +102,14 @@ class GatheredOutput(ABC):
         for time_ms in self.timestamps_ms:
             if not isinstance(time_ms, int) or not -(2**63) <= time_ms < 2**63:
                 return f"timestamp_ms={time_ms!r:.100} of a record to {self.stream} is no whole number of 64 bits"
-        made = "what is no bytes"
-        for what, column in (("key", self.keys), ("message", self.values)):
-            for value in column:
-                if not _is_of_bytes(value):
-                    made = f"{type(value).__name__} of a {what}: {value!r:.100}"
-        return f"the serde of {self.stream} made {made}; a serde's to_bytes gives bytes or None"
+        made = (
+            f"{type(value).__name__} of a {what}: {value!r:.100}"
+            for what, column in (("key", self.keys), ("message", self.values))
+            for value in column
+            if not _is_of_bytes(value)
+        )
+        first = next(made, "what is no bytes")
+        return f"the serde of {self.stream} made {first}; a serde's to_bytes gives bytes or None"
 
     @abstractmethod
     def _to_columns(self) -> None:

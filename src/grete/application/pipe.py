@@ -106,10 +106,19 @@ def pack_column(values: Sequence[bytes | None]) -> list[Blob]:
         nulls = bytes(value is None for value in values)
         present = [b"" if value is None else value for value in values]
         data = b"".join(present)
-    lengths = array("i", list(map(len, present)))
-    if sum(lengths) != len(data):  # every value behind it would begin at a wrong place
+    return [lengths_of(present, data), data, nulls]
+
+
+def lengths_of(values: Sequence[bytes], joined: bytes) -> array[int]:
+    """The length of each value, which together are those of all of them joined.
+
+    Raises:
+        TypeError: a value is a buffer of larger items; every one behind it would begin at a wrong place.
+    """
+    lengths = array("i", list(map(len, values)))
+    if sum(lengths) != len(joined):
         raise TypeError("the items of a buffer among the values are larger than a byte")
-    return [lengths, data, nulls]
+    return lengths
 
 
 def unpack_column(blobs: Sequence[bytes]) -> list[bytes | None]:

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from grete.application.pipe import lengths_of
+
 _LARGEST_BYTES = 2**31 - 1
 
 
@@ -36,10 +38,7 @@ def _column(values: Sequence[bytes], is_there: np.ndarray[Any, np.dtype[np.bool_
     content = b"".join(values)
     if len(content) > _LARGEST_BYTES:
         raise pa.ArrowCapacityError(f"a column of {len(content)} bytes is more than {_LARGEST_BYTES}")
-    lengths = np.fromiter(map(len, values), np.int32, len(values))
-    if int(lengths.sum(dtype=np.int64)) != len(content):  # every value behind it would begin at a wrong place
-        raise TypeError("the items of a buffer among the values are larger than a byte")
-    return binary_of(lengths, content, is_there)
+    return binary_of(np.array(lengths_of(values, content), np.int32), content, is_there)
 
 
 def binary_of(
