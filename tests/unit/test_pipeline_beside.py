@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -138,3 +139,21 @@ def test_the_token_of_the_service_is_in_no_error_of_a_client_that_names_its_addr
     assert token not in said + caplog.text
     assert "token=***" in said
     assert "connecting to sc://localhost:7/;token=***" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("master", "way_out"),
+    [
+        ("local[2]", "set job.launcher=process"),
+        ("spark://a:7077", "set job.launcher=process"),
+        ("yarn", "leave PYSPARK_PYTHON to `grete deploy`"),
+        ("k8s://https://a", "leave PYSPARK_PYTHON to `grete deploy`"),
+    ],
+)
+def test_a_jvm_that_another_program_has_started_is_refused_with_the_way_out_there(
+    master: str, way_out: str
+) -> None:
+    system = SimpleNamespace(getenv=lambda name: None)
+    spark = SimpleNamespace(_jvm=SimpleNamespace(java=SimpleNamespace(lang=SimpleNamespace(System=system))))
+    with pytest.raises(ConfigError, match=way_out):
+        pipeline_beside._check_interpreter(cast(Any, spark), Settings.of({**CONFIG, "spark.master": master}))

@@ -21,6 +21,7 @@ from grete.application.pipeline import Description
 from grete.config.application_config import ApplicationConfig
 from grete.config.log_levels import levels_beside
 from grete.config.settings import Settings
+from grete.config.settings.deploy import Manager
 from grete.errors import ApplicationError, ApplicationGone, ConfigError, GreteError
 from grete.spark import connect, plans
 from grete.spark.worker_python import VARIABLE, application_python
@@ -131,9 +132,8 @@ def _check_interpreter(spark: SparkSession, settings: Settings) -> None:
     jvm: Any = spark._jvm
     wanted = application_python(settings.job, is_local=settings.spark.is_local)[VARIABLE]
     if jvm.java.lang.System.getenv(VARIABLE) != wanted:
-        way_out = (
-            "set job.launcher=process" if settings.spark.is_local else f"leave {VARIABLE} to `grete deploy`"
-        )
+        is_deployed = settings.deploy.manager is not Manager.STANDALONE
+        way_out = f"leave {VARIABLE} to `grete deploy`" if is_deployed else "set job.launcher=process"
         raise ConfigError(
             "job.split.deployment.enabled=true: Spark's JVM was started by another program than this container, or "
             "told another interpreter, and would evaluate the pipeline's functions in the framework's environment; "
