@@ -13,7 +13,7 @@ from grete.application.pipeline import named_outputs
 from grete.config.settings import Settings
 from grete.errors import ConfigError
 from grete.spark.pipeline_plan import check_containers, gathers
-from grete.spark.sinks.files import check_format
+from grete.spark.sinks.factory import check_format
 
 pytestmark = pytest.mark.spark
 

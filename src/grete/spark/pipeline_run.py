@@ -57,8 +57,7 @@ from grete.spark.pipeline_places import check_places
 from grete.spark.pipeline_plan import check_containers, gathers
 from grete.spark.query import Query, QuerySettings, RunBatch
 from grete.spark.query_progress import ProgressReader
-from grete.spark.sinks.factory import Sinks, output_streams
-from grete.spark.sinks.files import check_format
+from grete.spark.sinks.factory import Sinks, check_format, output_streams
 from grete.tasks.commit.base import BatchOutcome
 from grete.tasks.ranges import SourceOffsets
 from grete.wire.metric_values import Metrics
@@ -224,8 +223,9 @@ class PipelineRun:
             check_containers(frame, self._settings.job.container_count)
         check_all_used(inputs, used_in(built.values()), application)
         streams = output_streams(built, self._settings, pipeline)
-        for output in (one for name, one in self._settings.outputs.items() if name in streams):
-            check_format(self._spark, output)
+        for name, output in self._settings.outputs.items():
+            if name in streams:
+                check_format(self._spark, output)
         written = {name: self._encoded(frame, streams[name]) for name, frame in built.items()}
         frames = read_once(self._with_letters(written, decoded.dead_letters))
         shared = Shared.of(frames)

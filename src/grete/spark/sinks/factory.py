@@ -8,7 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 from grete.api import DataFramePipeline
@@ -17,7 +19,7 @@ from grete.checkpoint.output_commits import LineageCommits, OutputCommits
 from grete.clock import SystemClock
 from grete.config.choices import PipelineDelivery
 from grete.config.settings import Settings
-from grete.config.settings.outputs import DELTA, JDBC
+from grete.config.settings.outputs import DELTA, JDBC, OutputSettings
 from grete.config.settings.systems import EMBEDDED_SYSTEM
 from grete.container.start import Started
 from grete.errors import ConfigError
@@ -220,3 +222,21 @@ def output_streams(
                 f"outputs.NAME.format, or define write_batch for a name without a dot"
             )
     return found
+
+
+def check_format(spark: SparkSession, settings: OutputSettings) -> None:
+    """Refuse a format that Spark does not have, before the first batch would fail by it, again and again.
+
+    Raises:
+        ConfigError: it has not.
+    """
+    jvm: Any = spark._jvm
+    sources = jvm.org.apache.spark.sql.execution.datasources.DataSource
+    try:
+        sources.lookupDataSource(settings.format, spark._jsparkSession.sessionState().conf())
+    except Py4JJavaError as error:
+        raise ConfigError(
+            f"outputs.{settings.name}.format={settings.format}: {error.java_exception.getMessage()} Spark has "
+            f"parquet, orc, json, csv, text and jdbc by itself; any other needs its jar, named by spark.jars or "
+            f"spark.jars.packages"
+        ) from error

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from grete.api import Batch
 from grete.config.settings.outputs import OutputSettings
-from grete.errors import ConfigError, Fenced, JobError
+from grete.errors import Fenced, JobError
 from grete.failpoints import failpoint
 from grete.model.fence import Fence
 from grete.spark.sinks.base import compute_only
@@ -21,24 +21,6 @@ from grete.systems.commit_group import SegmentWrite
 COLUMN = "grete_batch"
 _STAGING = "_grete"
 _ATTEMPTS = 100
-
-
-def check_format(spark: SparkSession, settings: OutputSettings) -> None:
-    """Refuse a format that Spark does not have, before the first batch would fail by it, again and again.
-
-    Raises:
-        ConfigError: it has not.
-    """
-    jvm: Any = spark._jvm
-    sources = jvm.org.apache.spark.sql.execution.datasources.DataSource
-    try:
-        sources.lookupDataSource(settings.format, spark._jsparkSession.sessionState().conf())
-    except Py4JJavaError as error:
-        raise ConfigError(
-            f"outputs.{settings.name}.format={settings.format}: {error.java_exception.getMessage()} Spark has "
-            f"parquet, orc, json, csv, text and jdbc by itself; any other needs its jar, named by spark.jars or "
-            f"spark.jars.packages"
-        ) from error
 
 
 class FilesSink:
