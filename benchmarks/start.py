@@ -171,10 +171,7 @@ def _measured(prepare: Prepare) -> dict[str, float]:
 
 def _without_archive(race: Race) -> Command:
     """Options of one's own, here what Java does anyway, have the archive in them, or go without."""
-    words, environment = PIPELINES["pipeline"](race)
-    with (race.directory / "job.properties").open("a") as config:
-        config.write("spark.driver.extraJavaOptions=-Xshare:auto\n")
-    return words, environment
+    return _pipeline_with("spark.driver.extraJavaOptions=-Xshare:auto\n", race)
 
 
 @contextmanager
@@ -182,13 +179,11 @@ def _embedded() -> Iterator[Mapping[str, Prepare]]:
     yield {"grete": _grete, "spark by hand": _by_hand}
 
 
-def _isolated_in(environment: Path, race: Race) -> Command:
-    words, variables = PIPELINES["pipeline"](race)
+def _pipeline_with(keys: str, race: Race) -> Command:
+    words, environment = PIPELINES["pipeline"](race)
     with (race.directory / "job.properties").open("a") as config:
-        config.write(
-            f"job.split.deployment.enabled=true\njob.application.environment={environment}\n",
-        )
-    return words, variables
+        config.write(keys)
+    return words, environment
 
 
 @contextmanager
@@ -204,10 +199,8 @@ def _pipeline() -> Iterator[Mapping[str, Prepare]]:
 def _isolated() -> Iterator[Mapping[str, Prepare]]:
     with tempfile.TemporaryDirectory() as folder:
         environment = environment_of_a_client(Path(folder) / "environment")
-        contestants = {
-            "isolated": partial(_isolated_in, environment),
-            "in the driver": PIPELINES["pipeline"],
-        }
+        keys = f"job.split.deployment.enabled=true\njob.application.environment={environment}\n"
+        contestants = {"isolated": partial(_pipeline_with, keys), "in the driver": PIPELINES["pipeline"]}
         with _on_a_broker(contestants) as prepared:
             yield prepared
 

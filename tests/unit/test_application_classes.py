@@ -319,38 +319,33 @@ def test_a_described_job_gets_objects_of_the_classes_that_its_task_has(
     job.close()
 
 
-def test_a_serde_that_makes_no_bytes_is_named_with_what_it_made(configure: Configure, switch: str) -> None:
-    own = {
-        "task.class": "told:Telling",
-        "task.inputs": "local.in",
-        "task.outputs": "local.out",
-        "streams.out.samza.msg.serde": "texts",
-        "serializers.registry.texts.class": "told:Texts",
-        "systems.local.samza.offset.default": "oldest",
-    }
-    job = JobUnderTest(config=configure(switch, own)).start()
-    job._system.append("in", [Message(b"k", b"v", 1)])
-    with pytest.raises(
-        ApplicationError, match=r"the serde of local\.out made str of a message: 'text'.*gives bytes or None"
-    ):
-        job.run()
-    job.close()
-
-
-def test_a_time_that_is_no_number_of_milliseconds_is_named_and_no_serde_blamed(
-    configure: Configure, switch: str
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        pytest.param(
+            {
+                "task.class": "told:Telling",
+                "streams.out.samza.msg.serde": "texts",
+                "serializers.registry.texts.class": "told:Texts",
+            },
+            r"the serde of local\.out made str of a message: 'text'.*gives bytes or None",
+            id="a serde that makes no bytes",
+        ),
+        pytest.param(
+            {"task.class": "told:Late"},
+            r"timestamp_ms=1\.5 of a record to local\.out is no whole number",
+            id="a time that is no number of milliseconds",
+        ),
+    ],
+)
+def test_what_cannot_be_sent_is_named_with_who_made_it(
+    configure: Configure, switch: str, own: Mapping[str, str], said: str
 ) -> None:
-    own = {
-        "task.class": "told:Late",
-        "task.inputs": "local.in",
-        "task.outputs": "local.out",
-        "systems.local.samza.offset.default": "oldest",
-    }
-    job = JobUnderTest(config=configure(switch, own)).start()
+    streams = {"task.inputs": "local.in", "task.outputs": "local.out"}
+    given = {**streams, "systems.local.samza.offset.default": "oldest", **own}
+    job = JobUnderTest(config=configure(switch, given)).start()
     job._system.append("in", [Message(b"k", b"v", 1)])
-    with pytest.raises(
-        ApplicationError, match=r"timestamp_ms=1\.5 of a record to local\.out is no whole number"
-    ):
+    with pytest.raises(ApplicationError, match=said):
         job.run()
     job.close()
 
