@@ -70,9 +70,8 @@ def _found(module: str, places: Sequence[str]) -> importlib.machinery.ModuleSpec
     found = [spec for importer in importers if (spec := importer.find_spec(module, None)) is not None]
     if not found:
         raise ModuleNotFoundError(name=module)
-    return next(
-        (spec for spec in found if spec.loader is not None), found[0]
-    )  # else a folder without __init__
+    # a folder without __init__ has no loader, and comes after what has one
+    return next((spec for spec in found if spec.loader is not None), found[0])
 
 
 def _names(spec: importlib.machinery.ModuleSpec) -> set[str] | None:

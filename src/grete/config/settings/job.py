@@ -74,9 +74,8 @@ class JobSettings(Section):
     @property
     def modules_folder(self) -> str | None:
         """Where an isolated application's modules are: `application_path`, else in its package."""
-        from grete.application.beside import (
-            modules_folder,  # processes and pipes, which a command seldom needs
-        )
+        # it comes with processes and pipes, which a command seldom needs
+        from grete.application.beside import modules_folder
 
         return modules_folder(self.application_path, self.application_environment)
 
