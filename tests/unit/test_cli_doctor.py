@@ -15,6 +15,12 @@ from grete.spark.versions import class_archive
 Output = pytest.CaptureFixture[str]
 
 
+@pytest.fixture(autouse=True)
+def _of_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a session of Spark that started in this process has set."""
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+
+
 def failed(capsys: Output) -> dict[str, str]:
     assert main(["doctor", "-o", "json"]) == 1
     return {f["check"]: f["way_out"] for f in json.loads(capsys.readouterr().out) if not f["ok"]}
