@@ -13,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grete.application.pipe import pack_column
+from grete.errors import ApplicationError
 from grete.systems.columns import binary, integers, numbers
+from grete.tasks.isolated.columns import as_column
 
 NUMBERS = st.lists(st.integers(-(2**63), 2**63 - 1))
 ROUND_TRIP = """
@@ -70,3 +72,27 @@ def test_records_are_written_and_read_without_pandas() -> None:
     modules = set(done.stdout.split())
     assert "pyarrow" in modules
     assert "pandas" not in modules, "it costs each process 0.2 s of a processor and 40 MB"
+
+
+def ends(*lengths: int) -> bytes:
+    return array("i", lengths).tobytes()
+
+
+@pytest.mark.parametrize(
+    "blobs",
+    [
+        [ends(1 << 20), b"abc", b""],
+        [ends(5, -2), b"abc", b""],
+        [ends(*[1 << 30] * 4, 3), b"abc", b""],
+        [ends(1), b"abc", b""],
+        [ends(1, 2), b"abc", bytes(1)],
+    ],
+)
+def test_a_column_from_the_applications_process_is_not_read_beyond_its_end(blobs: list[bytes]) -> None:
+    with pytest.raises(ApplicationError, match="whose lengths are not those of its 3 bytes"):
+        as_column(blobs)
+
+
+def test_a_column_crosses_to_the_applications_process_and_back() -> None:
+    for values in ([b"a", None, b""], [b"", b"bc"], []):
+        assert as_column([bytes(memoryview(blob)) for blob in pack_column(values)]).to_pylist() == values

@@ -241,6 +241,22 @@ def test_a_name_of_a_gigabyte_is_not_read_into_memory(tmp_path: Path, kind: byte
         read_manifest(archive)
 
 
+def test_heads_with_numbers_that_are_none_and_heads_of_heads_are_refused_in_words(tmp_path: Path) -> None:
+    """The library lets its own errors out for them."""
+    name = entry("././@LongLink", tarfile.GNUTYPE_LONGNAME)
+    name.size = 1
+    sparse = entry("lib/sparse.py")
+    sparse.pax_headers = {"GNU.sparse.size": "many"}
+    for content, words in (
+        (sparse.tobuf(tarfile.PAX_FORMAT), "invalid literal"),
+        ((name.tobuf(tarfile.GNU_FORMAT) + b"a".ljust(512, b"\0")) * 2_000, "headers of headers"),
+    ):
+        archive = tmp_path / "package.tgz"
+        archive.write_bytes(gzip.compress(content + bytes(1 << 10)))
+        with pytest.raises(PackageError, match=rf"package\.tgz is damaged.*{words}"):
+            read_manifest(archive)
+
+
 def test_damage_within_what_is_skipped_is_said_in_words(tmp_path: Path) -> None:
     """An entry before the manifest is not read but passed over, which unpacks it as well."""
     head = entry("lib/large", tarfile.REGTYPE)

@@ -25,6 +25,8 @@ _MOST_ENTRIES = 300_000
 _MOST_BYTES = 16 << 30
 _CACHE = "__pycache__"
 _SHOWN = 20
+_DAMAGE = (tarfile.TarError, EOFError, zlib.error, ValueError, OverflowError, RecursionError)
+"""`tarfile` takes numbers in an entry's headers as they are, and reads headers of headers by calling itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,8 +219,9 @@ def opened(package: Path) -> Iterator[tarfile.TarFile]:
     try:
         with content, tarfile.open(fileobj=content, mode="r:") as archive:
             yield archive
-    except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise PackageError(f"{package} is damaged, or no archive of a package: {error}") from error
+    except _DAMAGE as error:
+        said = "headers of headers, too deep" if isinstance(error, RecursionError) else error
+        raise PackageError(f"{package} is damaged, or no archive of a package: {said}") from error
 
 
 class _Unpacked(gzip.GzipFile):

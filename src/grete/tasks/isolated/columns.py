@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from grete.application.pipe import Blob
+from grete.errors import ApplicationError
 from grete.systems.columns import binary_of, ends_of, numbers
 
 
@@ -30,10 +31,19 @@ def numbers_as_blob(column: pa.Array) -> bytes:
 
 
 def as_column(blobs: Sequence[bytes]) -> pa.Array:
-    """The inverse of `as_blobs`."""
-    lengths, data, nulls = blobs
-    is_there = np.frombuffer(nulls, np.uint8) == 0 if nulls else None
-    return binary_of(np.frombuffer(lengths, np.int32), data, is_there)
+    """The inverse of `as_blobs`. Arrow believes lengths, so they are compared with what came.
+
+    Raises:
+        ApplicationError: they are not those of the values, which would be read from beyond the column.
+    """
+    lengths, data, nulls = np.frombuffer(blobs[0], np.int32), blobs[1], blobs[2]
+    is_whole = lengths.sum(dtype=np.int64) == len(data) and len(nulls) in (0, len(lengths))
+    if not is_whole or (len(lengths) and lengths.min() < 0):
+        raise ApplicationError(
+            f"the application's process handed over a column of {len(lengths)} values whose lengths are not those "
+            f"of its {len(data)} bytes"
+        )
+    return binary_of(lengths, data, np.frombuffer(nulls, np.uint8) == 0 if nulls else None)
 
 
 def as_numbers(blob: bytes, kind: Any) -> Any:
