@@ -26,6 +26,7 @@ from grete.errors import (
     StreamUnreachable,
 )
 from grete.model.ending import failure_of, note, noted_in
+from grete.spark.failed_functions import place_of_failure, raised_by_function
 from grete.spark.session import EXIT_OUT_OF_MEMORY
 from grete.spark.state_changes import state_refused
 
@@ -40,10 +41,17 @@ _JVM_END_S = 10.0
 _WORKER_ENDED = re.compile(r"\((\S+) executor (\S+)\): \S+: Python worker exited unexpectedly")
 
 
-def failed(error: BaseException) -> GreteError:
-    """The error behind one of Spark: of the application or of grete where a worker raised it."""
+def failed(
+    error: BaseException, context: SparkContext | None = None, *, has_worked: bool = False
+) -> GreteError:
+    """The error behind one of Spark: of the application or of grete where a worker raised it.
+
+    With the context of a pipeline an error of one of its functions is explained, see `raised_by_function`.
+    """
     text = str(error)
     reason = executor_error(text) or state_refused(text) or _no_room(text)
+    if reason is None and context is not None:
+        reason = raised_by_function(text, lambda: place_of_failure(context), has_worked=has_worked)
     if reason is None:
         way_out = f"{_TOO_LARGE}: " if any(words in text for words in _NO_ROOM) else ""
         reason = JobError(f"{way_out}{_ended_worker(text)}Spark failed: {text[:4000]}")

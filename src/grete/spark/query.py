@@ -59,6 +59,7 @@ class Query:
         self._ending = False
         self._in_batch = threading.Lock()
         self._failure: BaseException | None = None
+        self._has_worked = False
         self.on_started: Callable[[], None] = lambda: None
         """Called once, while Spark plans the first batch. A GreteError of it ends the query and is raised."""
         self.on_at_work: Callable[[], None] = lambda: None
@@ -81,6 +82,7 @@ class Query:
                 # Spark turns it into text; keep the object, so that the container can tell fencing from poison
                 self._failure = error
                 raise
+            self._has_worked = True
             self.on_outcome(batch_id, outcome)
             self._shutdown = self._shutdown or outcome.shutdown_all
 
@@ -105,7 +107,7 @@ class Query:
             self._finish_starting(query)
             self._watch(spark, query)
         except StreamingQueryException as error:
-            self._explain(error)
+            self._explain(spark, error)
         except AnalysisException as error:
             raise ApplicationError(f"Spark refuses the plan: {error}") from error
         except (Py4JError, OSError) as error:
@@ -150,13 +152,13 @@ class Query:
         query.stop()
         self._interrupted = not self._shutdown
 
-    def _explain(self, error: StreamingQueryException) -> None:
+    def _explain(self, spark: SparkSession, error: StreamingQueryException) -> None:
         failure = self._failure
         if isinstance(failure, _StopRequested):
             return
         if isinstance(failure, GreteError):
             raise failure
-        raise failed(failure or error) from error
+        raise failed(failure or error, spark.sparkContext, has_worked=self._has_worked) from error
 
 
 def _has_begun(query: StreamingQuery) -> bool:
