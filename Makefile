@@ -84,7 +84,7 @@ services: setup ## what tests need besides Python and Java; SERVICES=kube_apiser
 	bash scripts/services.sh
 
 nightly: lint services ## every test, campaigns in their long form, and all tests on a busy machine
-	SERVICES="kube_apiserver kerberos" bash scripts/services.sh
+	SERVICES="kube_apiserver kerberos newer_clients" bash scripts/services.sh
 	GRETE_NIGHTLY=1 $(HARNESS) --workers 2 -q
 	$(HARNESS) --beside 10 -q -m "not nightly"
 	$(MAKE) --no-print-directory spark-versions

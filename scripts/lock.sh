@@ -42,11 +42,13 @@ if [ "${1:-}" != --check ]; then
   "$tools/bin/pip-compile" --quiet --generate-hashes --strip-extras --no-header --no-annotate \
     --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
     --output-file ../scripts/packages/kerberos.txt ../scripts/packages/kerberos.in </dev/null
-  "$tools/bin/pip-compile" --quiet --generate-hashes --strip-extras --no-header --no-annotate \
-    --unsafe-package numpy --unsafe-package pandas --unsafe-package pyarrow --unsafe-package python-dateutil \
-    --unsafe-package pytz --unsafe-package six --unsafe-package tzdata \
-    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
-    --output-file ../scripts/packages/connect.txt ../scripts/packages/connect.in </dev/null
+  for name in connect connect-4.1.2 connect-4.2.0; do
+    "$tools/bin/pip-compile" --quiet --generate-hashes --strip-extras --no-header --no-annotate \
+      --unsafe-package numpy --unsafe-package pandas --unsafe-package pyarrow --unsafe-package python-dateutil \
+      --unsafe-package pytz --unsafe-package six --unsafe-package tzdata \
+      --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+      --output-file "../scripts/packages/$name.txt" "../scripts/packages/$name.in" </dev/null
+  done
   (
     cd ../scripts/azurite
     npm install --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund \

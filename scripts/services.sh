@@ -18,6 +18,7 @@ samza_jars_directory=${GRETE_SAMZA_JARS:-$cache/samza-1.8.0}
 spark_kafka_jars_directory=${GRETE_SPARK_KAFKA_JARS:-$cache/spark-kafka-4.2.0}
 spark_sinks_jars_directory=${GRETE_SPARK_SINK_JARS:-$cache/spark-sinks-4.2.0}
 application_wheels_directory=${GRETE_APPLICATION_WHEELS:-$cache/application-wheels}
+client_wheels_directory=${GRETE_CLIENT_WHEELS:-$cache/client-wheels}
 kerberos_directory=${GRETE_KERBEROS_MODULE:-$cache/kerberos-1.3.1}
 kube_apiserver_directory=${GRETE_KUBE_APISERVER:-$cache/kube-apiserver-1.34.4}
 
@@ -125,8 +126,21 @@ kafka_archive() { # beside the jars, which it holds for
 }
 
 application_wheels() { # of other versions than the framework's: applications of the tests bring them
-  local locks=(scripts/packages/application.txt scripts/packages/connect.txt) lock
-  local directory=$application_wheels_directory
+  wheels "$application_wheels_directory" application connect
+}
+
+newer_clients() { # of Spark Connect, for the nightly tests
+  local version
+  for version in 4.1.2 4.2.0; do
+    wheels "$client_wheels_directory/$version" "connect-$version"
+  done
+}
+
+wheels() { # into a directory, what some locks name
+  local directory=$1 lock
+  shift
+  local locks=("${@/%/.txt}")
+  locks=("${locks[@]/#/scripts/packages/}")
   [ -e "$directory/complete" ] && cat "${locks[@]}" | cmp -s - "$directory/complete" && return
   echo "fetching the packages of ${locks[*]}"
   rm -rf "$directory" "$directory.new"

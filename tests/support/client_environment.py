@@ -18,6 +18,8 @@ from grete.packages.build import Built, build_application
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"), "grete")
 WHEELS = Path(os.environ.get("GRETE_APPLICATION_WHEELS", CACHE / "application-wheels"))
+NEWER_WHEELS = Path(os.environ.get("GRETE_CLIENT_WHEELS", CACHE / "client-wheels"))
+"""A folder for each newer version; fetched by night."""
 LOCKS = Path(__file__).parents[2] / "scripts" / "packages"
 _INSTALLED = ("numpy", "pandas", "pyarrow", "python-dateutil", "pytz", "tzdata")
 _LEFT_OUT = {"__pycache__", "include", "tests"}
@@ -25,14 +27,14 @@ SHARED = ("dateutil", "numpy", "numpy.libs", "pandas", "pandas.libs", "pyarrow",
 """What Spark Connect needs beside the wheels: of the framework's versions, since they are large."""
 
 
-def environment_of_a_client(folder: Path) -> Path:
+def environment_of_a_client(folder: Path, wheels: Path = WHEELS) -> Path:
     """The folder, made an environment with the client and other versions of the framework's packages."""
-    assert WHEELS.is_dir(), f"no wheels in {WHEELS}: make services"
+    assert wheels.is_dir(), f"no wheels in {wheels}: make services"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     [packages] = folder.glob("lib/python*/site-packages")
-    for wheel in WHEELS.glob("*.whl"):
+    for wheel in wheels.glob("*.whl"):
         shutil.unpack_archive(wheel, packages, "zip")
-    [client] = WHEELS.glob("pyspark_client-*.tar.gz")
+    [client] = wheels.glob("pyspark_client-*.tar.gz")
     with tarfile.open(client) as archive:
         archive.extractall(folder / "client", filter="data")
     [modules] = folder.glob("client/*/pyspark")
