@@ -17,7 +17,7 @@ from grete.errors import ConfigError
 from grete.packages.build import build_api
 from grete.spark.preflight_environment import EnvironmentHere, environment_there
 from grete.spark.preflight_probe import code_of
-from grete.spark.shipping import NOTHING, Shipped, ShippedPackage, _sparks_files
+from grete.spark.shipping import NOTHING, Shipped, ShippedPackage, _sparks_files, _unpacked
 
 
 def test_a_share_on_a_machine_with_another_grete_is_refused_with_its_host() -> None:
@@ -66,6 +66,25 @@ def test_a_worker_that_is_used_again_finds_the_application_and_the_package_that_
         on_executor / "environments" / built.manifest.digest[:16]
     )
     assert Shipped("second", package=later).enter() == str(on_executor / "second")
+
+
+def test_a_package_that_was_damaged_on_a_machine_is_mended_and_the_driver_hears_of_it(
+    on_executor: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    built = build_api(tmp_path_factory.mktemp("packages"))
+    shutil.copyfile(built.archive, on_executor / "brought.package")
+    into = on_executor / "environments"
+    module = into / built.manifest.digest[:16] / "lib" / "grete" / "api.py"
+    brought = Shipped(package=ShippedPackage("brought.package", built.manifest.digest, str(into)))
+    assert environment_there(brought, "")["mended"] == ""
+    module.unlink()
+    _unpacked.cache_clear()  # the next process
+    said = environment_there(brought, "")
+    assert (
+        said["mended"] == f"{module.parents[2]} is damaged and unpacked again: lib/grete/api.py: is missing"
+    )
+    assert said["host"] == socket.gethostname()
+    assert module.is_file()
 
 
 def test_an_environment_of_another_python_than_the_driver_has_checked_is_named_with_the_way_out(

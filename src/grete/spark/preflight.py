@@ -158,6 +158,9 @@ def _check_environment(context: SparkContext, job: JobSettings, shipped: Shipped
     problems = [f"executor {_named(said)} {what}" for said in found if (what := here.problem(said))]
     if problems:
         raise ConfigError(*problems)
+    for said in found:
+        if said["mended"]:
+            _log.warning("executor %s: %s", _named(said), said["mended"])
 
 
 def not_shared(context: SparkContext, folder: Path, key: str, what: str) -> str | None:

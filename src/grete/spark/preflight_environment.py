@@ -7,8 +7,11 @@ damaged since is unpacked again.
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +23,33 @@ from grete.spark.shipping import Shipped
 
 
 def environment_there(shipped: Shipped, named: str) -> dict[str, Any]:
-    """In a worker: its host and folder, what is wrong with the environment, else the Python and platform it is of."""
-    said = {"host": socket.gethostname(), "place": os.getcwd(), "problem": "", "runs": ""}
+    """In a worker: its host and folder, what is wrong with the environment, else the Python and platform it is of.
+
+    And the damage that was mended for that.
+    """
+    said = {"host": socket.gethostname(), "place": os.getcwd(), "problem": "", "runs": "", "mended": ""}
     try:
-        environment = shipped.environment_here() or named
+        with _warnings() as mended:
+            environment = shipped.environment_here() or named
+        said["mended"] = "; ".join(mended)
         said["runs"] = _described(find_interpreter(Path(interpreter(environment))))
     except GreteError as error:
         said["problem"] = str(error)
     return said
+
+
+@contextmanager
+def _warnings() -> Iterator[list[str]]:
+    """What is logged within the block as a warning: the log of an executor is on its machine."""
+    found: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: found.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("grete")
+    logger.addHandler(handler)
+    try:
+        yield found
+    finally:
+        logger.removeHandler(handler)
 
 
 class EnvironmentHere:
