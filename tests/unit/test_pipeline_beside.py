@@ -17,6 +17,7 @@ import pytest
 from grete.application.beside import ApplicationProcess, CallFailed
 from grete.config.settings import Settings
 from grete.errors import ApplicationError, ConfigError
+from grete.model.ending import exit_code
 from grete.spark import pipeline_beside
 from grete.spark.pipeline_beside import PipelineBeside
 from grete.testing.waiting import patient
@@ -139,6 +140,79 @@ def test_the_token_of_the_service_is_in_no_error_of_a_client_that_names_its_addr
     assert token not in said + caplog.text
     assert "token=***" in said
     assert "connecting to sc://localhost:7/;token=***" in caplog.text
+
+
+CONNECTED = """
+import builtins, json, os, struct, sys, time
+from grete.application import pipeline
+
+class Frame:
+    isStreaming = True
+
+    def createOrReplaceGlobalTempView(self, view):
+        pass
+
+class Session:
+    def table(self, view):
+        return Frame()
+
+class Mute(Exception):
+    def __str__(self):
+        raise LookupError("no words")
+
+pipeline._connected = lambda address: (Frame, Session())
+"""
+BUILD = {"address": "", "inputs": {"local.in": "view"}, "prefix": "out_"}
+
+
+def building(text: str) -> str:
+    """A pipeline that does this in `build`, with as much of Spark Connect as it needs."""
+    return CONNECTED + PIPELINE.replace('return inputs["local.in"]', text)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "words"),
+    [
+        ("print('so long', flush=True); os._exit(3)", 8, "(?s)exit code 3 during 'build'.*so long"),
+        ("sys.exit(0)", 8, "ended with exit code 0 during 'build'"),
+        ("os.kill(os.getpid(), 11)", 8, "signal SIGSEGV during 'build'"),
+        ("{}['nothing']", 8, "build of mine:Own failed: 'nothing'"),
+        ("raise Mute", 8, "mine:Own"),
+        ("self.build(inputs)", 8, "build of mine:Own failed: maximum recursion depth"),
+        ("os.closerange(3, 99)", 8, "mine:Own .* ended with exit code 1 during 'build'"),
+        ("return None", 2, "mine:Own.build has to return a DataFrame, .* it returned NoneType"),
+        ("return {}", 2, "mine:Own.build returned an empty dict"),
+        ("return {'local.out': 7}", 2, "output 'local.out' has to be a DataFrame, it is int"),
+        ("return {7: inputs['local.in']}", 2, "the name of an output is text, 7 is not"),
+    ],
+)
+def test_a_build_that_fails_ends_or_makes_no_frame_is_named_and_ends_the_container_as_it_should(
+    load: Load, text: str, code: int, words: str
+) -> None:
+    pipeline = load(building(text))
+    with pytest.raises((ApplicationError, ConfigError), match=words) as raised:
+        pipeline._ask(BUILD)
+    assert exit_code(raised.value) == code
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "print('out', flush=True); os.write(1, b'out\\n'); os.system('echo out')",
+        "json.dumps = json.loads = json.JSONEncoder.encode = struct.unpack = time.sleep = None",
+        "builtins.print = builtins.open = None",
+        "os.fork() or os._exit(0)",
+        "os.environ.clear(); os.chdir('/'); sys.path.clear(); sys.stdout.close(); sys.stdout = None",
+    ],
+)
+def test_a_build_that_prints_forks_or_patches_the_standard_library_harms_nobody(
+    load: Load, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    pipeline = load(building(f"{text}; return inputs['local.in']"))
+    assert pipeline._ask(BUILD) == {"local.out": "out_0"}
+    pipeline.close()
+    assert caplog.messages.count("out") == 3 * text.startswith("print")
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from grete.config.settings import Settings
 from grete.container.control import Ended, Interruption
 from grete.container.epochs import OnBatch
 from grete.container.housekeeping import housekeeping
+from grete.container.lasting import said_while_it_lasts
 from grete.container.offset_publisher import OffsetPublisher
 from grete.container.rewind import applied_startpoints
 from grete.container.start import Started
@@ -253,7 +254,8 @@ class PipelineRun:
         application = str(self._settings.job.application_class)
         pipeline.context = RunContext(self._spark, ApplicationConfig(self._assignment.config))
         try:
-            built = pipeline.build(dict(inputs))
+            with said_while_it_lasts(f"build of {application}"):
+                built = pipeline.build(dict(inputs))
         except (GreteError, Py4JNetworkError):
             raise
         except Exception as error:
