@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
+import subprocess
 from collections.abc import Callable
 from contextlib import closing
 from importlib.metadata import version
@@ -16,6 +19,7 @@ from grete.clock import SystemClock
 from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
 from grete.systems.records import rows_of
+from grete.testing.waiting import eventually, patient
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]  # Spark starts twice in each
 
@@ -24,6 +28,7 @@ import importlib.util
 import json
 import os
 import sys
+import time
 
 import google.protobuf
 import grete
@@ -53,6 +58,13 @@ class Ending(grete.DataFramePipeline):
     def build(self, inputs):
         print("so long", flush=True)
         os._exit(3)
+
+class Hanging(grete.DataFramePipeline):
+    output = "local.out"
+
+    def build(self, inputs):
+        print("so tired", os.getpid(), flush=True)
+        time.sleep(1_000)
 
 class Typo(grete.DataFramePipeline):
     output = "local.out"
@@ -126,6 +138,29 @@ def test_what_goes_wrong_in_build_is_named_by_a_dry_run(
     result = job.run("--set", f"app.class=counter:{pipeline}", "--dry-run")
     assert result.returncode != 0
     assert [one for one in said if one not in result.stderr] == [], result.stderr
+
+
+@pytest.mark.nightly
+def test_a_build_that_hangs_is_ended_by_a_stop_after_its_time(job: Any) -> None:
+    words = ["run", "--set", "app.class=counter:Hanging", "--set", "task.shutdown.ms=2000", "--quiet"]
+    pid = re.compile(r"so tired (\d+)")
+    with subprocess.Popen(job.command(*words), env=job.environment(), stderr=subprocess.PIPE) as running:
+        try:
+            eventually(
+                lambda: list(job.home.glob("jobs/*/logs/container-0.log")) and pid.search(job.log()),
+                "it to hang",
+                within_s=90,
+            )
+            assert running.poll() is None
+            running.send_signal(signal.SIGTERM)
+            assert running.wait(patient(30)) == 0
+        finally:
+            running.kill()
+    found = pid.search(job.log())
+    assert found is not None
+    eventually(
+        lambda: not Path("/proc", found[1]).exists(), "the end of the application's process", within_s=10
+    )
 
 
 def send(local: LocalSystem, *values: str) -> None:

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from tests.support.postgresql import PostgreSql
 
 import grete
 from grete.clock import SystemClock
-from grete.errors import JobError
+from grete.errors import ConfigError, JobError
 from grete.model.streams import StreamSpec
 from grete.systems.base import Message
 from grete.systems.local.system import LocalSystem
@@ -213,3 +214,35 @@ def test_one_of_two_inputs_that_was_recreated_stops_the_pipeline_until_a_start_i
     job.run()
     keys = [out.key for out in job.outputs("local.out")]
     assert sorted(keys) == ["a0", "a1", "a2", "b0", "b1", "b2", *["new"] * 5]
+
+
+class Importing(grete.DataFramePipeline):
+    """Its function imports the module that a message names."""
+
+    output = "local.out"
+
+    def build(self, inputs: Mapping[str, DataFrame]) -> DataFrame:
+        imported = F.udf(lambda name: __import__(name).__name__, "string")
+        return inputs["local.in"].select("key", imported(F.col("value").cast("string")).alias("value"))
+
+
+def test_a_function_that_fails_is_named_with_its_executor_and_a_missing_module_is_tried_again_only_later(
+    start_pipeline: Callable[..., PipelineUnderTest], spark: SparkSession
+) -> None:
+    config = {
+        "task.inputs": "local.in",
+        "task.outputs": "local.out",
+        "systems.local.samza.offset.default": "oldest",
+        "systems.local.streams.in.samza.msg.serde": "string",
+        "systems.local.streams.out.samza.msg.serde": "string",
+    }
+    named = r"no module 'no_such_module' on \S+ \(executor driver\)"
+    job = start_pipeline(Importing, config | {"task.max.records.per.batch": "1"}, spark=spark)
+    job.send("local.in", "json", key=b"k")
+    job.send("local.in", "no_such_module", key=b"k")
+    with pytest.raises(JobError, match=f"{named}.*so the container begins again"):
+        job.run()
+    job.restart()
+    with pytest.raises(ConfigError, match=named):
+        job.run()
+    assert [out.message for out in job.outputs("local.out")] == ["json"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import sys
 import time
@@ -11,7 +12,12 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from tests.support.client_environment import environment_of_a_client, package_of_a_client
+from tests.support.client_environment import (
+    NEWER_WHEELS,
+    WHEELS,
+    environment_of_a_client,
+    package_of_a_client,
+)
 from tests.support.cluster_job import ClusterJob
 
 from grete.config.secret_channel import VARIABLE
@@ -316,10 +322,16 @@ def told(job: ClusterJob) -> list[list[object]]:
     return [cast("list[object]", said) for record in records for said in record.values()]
 
 
+@pytest.mark.parametrize(
+    "wheels",
+    [WHEELS, *(pytest.param(NEWER_WHEELS / one, marks=pytest.mark.nightly) for one in ("4.1.2", "4.2.0"))],
+    ids=lambda wheels: wheels.name,
+)
 def test_functions_of_a_pipeline_run_in_the_applications_environment_on_executors(
-    job: ClusterJob, isolated_cluster: SparkCluster
+    job: ClusterJob, isolated_cluster: SparkCluster, wheels: Path
 ) -> None:
-    environment = environment_of_a_client(isolated_cluster.shared / "environment")
+    """With the oldest client that is supported, and newer ones."""
+    environment = environment_of_a_client(isolated_cluster.shared / f"environment-{job.name}", wheels)
     telling(job, environment)
     job.fill(100)
     code, said = job.run()
@@ -409,6 +421,147 @@ def test_a_function_that_ends_its_process_on_an_executor_is_repeated_and_named_i
     else:
         assert code == 0, said
         assert counts == {f"key{key}": 10 for key in range(10)}
+
+
+LATER = """
+import sys
+from pathlib import Path
+
+import grete
+from pyspark.sql import functions as F
+
+class Later(grete.DataFramePipeline):
+    def build(self, inputs):
+        [frame] = inputs.values()
+
+        @F.udf("string")
+        def seen(value):
+            if Path("MARK").exists():
+                import seldom
+            return '"' + sys.prefix + '"'
+
+        return {"OUTPUT": frame.select("key", seen(frame["value"]).alias("value"))}
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(500)
+def test_a_package_that_is_damaged_on_one_worker_is_named_with_its_place_and_unpacked_again(
+    job: ClusterJob, isolated_cluster: SparkCluster, tmp_path: Path
+) -> None:
+    """A module is gone and a file has changed while a pipeline runs; nothing is lost or doubled."""
+    mark = isolated_cluster.shared / job.name
+    job.write("later.py", LATER.replace("MARK", str(mark)).replace("OUTPUT", f"kafka.{job.output}"))
+    job.write("seldom.py", "")
+    built = package_of_a_client(tmp_path / "built", job.application)
+    del job.config["job.application.path"]
+    job.config |= {
+        "app.class": "later:Later",
+        "job.split.deployment.enabled": "true",
+        "job.application.environment": str(tmp_path / "built" / "packages" / "__package"),
+    }
+    job.until_drained = False
+    job.fill(100)
+
+    def seen() -> list[object]:
+        return [record for records in job.outputs().values() for record in records]
+
+    process = job.start()
+    try:
+        eventually(lambda: len(seen()) == 100, "the first records", within_s=150, context=job.log)
+        harmed = isolated_cluster.workers[0]
+        pid = isolated_cluster.nodes[harmed - 1].running_pid()
+        package = Path(f"/proc/{pid}/root{seen()[0]}")
+        (package / "lib" / "seldom.py").unlink()
+        (package / "lib" / "later.py").write_text("raise SystemExit")
+        mark.touch()
+        job.fill(100, first=100)
+        eventually(lambda: len(seen()) >= 200, "the others", within_s=150, context=job.log)
+    finally:
+        process.terminate()
+        process.communicate(timeout=patient(60))
+    job.until_drained = True
+    job.fill(100, first=200)
+    code, said = job.run()
+    assert code == 0, said
+    assert verify(package, digest=built.manifest.digest).problems == ()
+    assert re.search(
+        rf"executor on \S+ \(.*node{harmed}/work.*is damaged and unpacked again: .*lib/seldom\.py: is missing",
+        said,
+    ), said
+    assert job.committed() == {f"key{key}": 30 for key in range(10)}, "lost or doubled"
+
+
+LICENSED = """
+from pathlib import Path
+
+if not Path("HERE").exists():
+    raise RuntimeError("there is no licence on this machine")
+
+def seen(value):
+    return value
+"""
+USING = """
+import sys
+
+import grete
+from pyspark.sql import functions as F
+
+sys.path.append("HERE")
+import MODULE
+
+class Using(grete.DataFramePipeline):
+    def build(self, inputs):
+        [frame] = inputs.values()
+        value = F.udf(MODULE.seen, "string")(frame["value"].cast("string"))
+        return {"OUTPUT": frame.select("key", value.alias("value"))}
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(
+    ("module", "ended", "words"),
+    [
+        (
+            "licensed",
+            1,
+            ("code 8: ApplicationError", "RuntimeError: there is no licence", "licensed.py, line 5"),
+        ),
+        ("elsewhere", 2, ("there is no module 'elsewhere' on 127.0.0.1", "folder of job.application.path")),
+    ],
+)
+def test_a_module_of_a_function_that_only_the_driver_can_import_is_named_and_it_goes_on_when_that_is_mended(
+    job: ClusterJob, isolated_cluster: SparkCluster, module: str, ended: int, words: tuple[str, ...]
+) -> None:
+    """One raises on executors when it is imported, one is not there. Neither is tried again before that."""
+    here = str(job.home)
+    text = USING.replace("OUTPUT", f"kafka.{job.output}").replace("MODULE", module)
+    job.write("using.py", text.replace("HERE", here))
+    if module == "licensed":
+        job.write("licensed.py", LICENSED.replace("HERE", here))
+    else:
+        (job.home / "elsewhere.py").write_text(LICENSED.replace("HERE", here))
+    job.config |= {
+        "app.class": "using:Using",
+        "job.split.deployment.enabled": "true",
+        "job.application.environment": str(
+            environment_of_a_client(isolated_cluster.shared / f"environment-{job.name}")
+        ),
+    }
+    job.fill(100)
+    code, said = job.run()
+    assert code == ended, said
+    assert [one for one in words if one not in said] == [], said
+    assert re.search(r"on 127\.0\.0\.1 \(executor \d+\)", said), said
+    assert said.count("container-exited") == 1, "it was not tried again"
+    assert job.outputs() == {}
+    job.write(f"{module}.py", "def seen(value):\n    return value\n")
+    code, said = job.run()
+    assert code == 0, said
+    assert {key: len(records) for key, records in job.outputs().items()} == {
+        f"key{key}": 10 for key in range(10)
+    }
 
 
 def files(home: Path, cluster: SparkCluster) -> list[Path]:

@@ -7,15 +7,19 @@ import os
 import subprocess
 import sys
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
+from grete.checkpoint.committed_reader import CommittedReader
+from grete.checkpoint.names import checkpoint_log_name
 from grete.clock import SystemClock
 from grete.config.settings import Settings
 from grete.errors import StreamNotFound
+from grete.model.ids import JobId
 from grete.model.streams import StreamSpec
 from grete.systems.base import System
 from grete.systems.factory import open_system
@@ -129,4 +133,23 @@ class ClusterJob:
                         batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True
                     ):
                         found.setdefault(key.decode(), []).append(json.loads(value))
+        return found
+
+    def committed(self) -> Counter[str]:
+        """How many records of the output a reader of committed batches gets, by key; for a job that has ended."""
+        found: Counter[str] = Counter()
+        consumer = Consumer(
+            {"bootstrap.servers": self._bootstrap, "group.id": self.name, "enable.partition.eof": True}
+        )
+        consumer.assign([TopicPartition(self.output, one, 0) for one in range(self.output_partitions)])
+        job, ended = JobId(self.name), 0
+        with self.system() as system, closing(consumer):
+            reader = CommittedReader(consumer, {job: system.checkpoint_log(checkpoint_log_name(job))})
+            while (message := reader.poll(patient(30 if ended < self.output_partitions else 1))) is not None:
+                if (error := message.error()) is None:
+                    found[(message.key() or b"").decode()] += 1
+                else:
+                    assert error.code() == KafkaError._PARTITION_EOF
+                    ended += 1
+        assert ended >= self.output_partitions, "the output was not read to its end"
         return found
