@@ -143,7 +143,7 @@ def test_the_token_of_the_service_is_in_no_error_of_a_client_that_names_its_addr
 
 
 CONNECTED = """
-import builtins, json, os, struct, sys, time
+import builtins, gc, json, os, struct, sys, time
 from grete.application import pipeline
 
 class Frame:
@@ -162,6 +162,9 @@ class Mute(Exception):
 
 pipeline._connected = lambda address: (Frame, Session())
 """
+WRITING = (
+    "[os.write(one._writes, b'good morning') for one in gc.get_objects() if type(one).__name__ == 'Pipe']"
+)
 BUILD = {"address": "", "inputs": {"local.in": "view"}, "prefix": "out_"}
 
 
@@ -180,6 +183,11 @@ def building(text: str) -> str:
         ("raise Mute", 8, "mine:Own"),
         ("self.build(inputs)", 8, "build of mine:Own failed: maximum recursion depth"),
         ("os.closerange(3, 99)", 8, "mine:Own .* ended with exit code 1 during 'build'"),
+        (
+            WRITING,
+            8,
+            "mine:Own .* ended with signal SIGKILL during 'build'(?s:.*)else than the API has written into the pipe",
+        ),
         ("return None", 2, "mine:Own.build has to return a DataFrame, .* it returned NoneType"),
         ("return {}", 2, "mine:Own.build returned an empty dict"),
         ("return {'local.out': 7}", 2, "output 'local.out' has to be a DataFrame, it is int"),

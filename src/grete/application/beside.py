@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from grete.application.carried import describe_error, rebuild_error
-from grete.application.pipe import Blob, Pipe
+from grete.application.pipe import Blob, NoFrame, Pipe
 from grete.errors import ApplicationError, ApplicationGone, ConfigError, GreteError
 
 Answers = Callable[[str, Any, Sequence[bytes]], tuple[Any, Sequence[Blob]]]
@@ -195,6 +195,12 @@ class ApplicationProcess:
                 if kind == "failed":
                     raise self._failed(value)
                 self._answer(kind, value, blobs, answers)
+            except NoFrame as error:
+                self._process.kill()
+                raise ApplicationGone(
+                    f"{self._gone(verb)}\nit was killed, since something else than the API has written into the pipe "
+                    f"to the framework: {error}"
+                ) from error
             except (EOFError, OSError) as error:
                 raise self._gone(verb) from error
 

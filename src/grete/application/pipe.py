@@ -22,6 +22,8 @@ from typing import Any
 
 _PIPE_BYTES = 1 << 20
 """A piece of records goes into it at once: fewer changes between the two processes."""
+_LARGEST_HEAD = 1 << 29
+"""Letters that somebody wrote into the pipe are a larger number, whichever they are: nobody waits for so much."""
 _VIEWS_AT_ONCE = 1_024
 """Linux takes no more."""
 _HEAD = struct.Struct("<I")
@@ -29,6 +31,10 @@ _encode = json.JSONEncoder(separators=(",", ":")).encode
 _decode = json.JSONDecoder().decode
 """Bound here: an application may patch `json`."""
 Blob = bytes | bytearray | memoryview | array  # type: ignore[type-arg] # array has no arguments at run time
+
+
+class NoFrame(EOFError):
+    """Something else was written into the pipe; where the next frame begins cannot be known."""
 
 
 class Pipe:
@@ -59,13 +65,20 @@ class Pipe:
         """Read a frame.
 
         Raises:
-            EOFError: the other side has gone.
+            EOFError: the other side has gone, or (`NoFrame`) has written something else.
         """
         (length,) = _HEAD.unpack(self._exactly(_HEAD.size))
-        verb, value, lengths = _decode(self._exactly(length).decode())
-        return verb, value, [self._exactly(one) for one in lengths]
+        if length >= _LARGEST_HEAD:
+            raise NoFrame(f"a head of {length} bytes")
+        try:
+            verb, value, lengths = _decode(self._exactly(length).decode())
+            return verb, value, [self._exactly(one) for one in lengths]
+        except (ValueError, TypeError, RecursionError) as error:
+            raise NoFrame(repr(error)) from error
 
     def _exactly(self, length: int) -> bytes:
+        if length < 0:
+            raise ValueError(f"{length} bytes")
         data = self._reader.read(length)
         if len(data) < length:
             raise EOFError("the pipe ended")
