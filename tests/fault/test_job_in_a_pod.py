@@ -82,19 +82,26 @@ def test_a_pod_that_is_killed_or_replaced_is_followed_by_an_attempt_that_loses_a
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize("is_package", [False, True])
 def test_functions_of_a_pipeline_run_in_the_applications_environment_after_a_pod_was_killed_too(
-    job: DeployedJob, tmp_path_factory: pytest.TempPathFactory
+    job: DeployedJob, tmp_path_factory: pytest.TempPathFactory, is_package: bool
 ) -> None:
-    """The environment is in the image. Without a reader of stamps a record may be seen twice."""
-    environment = environment_of_a_client(tmp_path_factory.mktemp("environment"))
-    job.become_pipeline(environment)
+    """The environment, or a package, is in the image. Without a reader of stamps a record may be seen twice."""
+    if is_package:
+        job.become_packaged_pipeline()
+        below = job.packages
+    else:
+        below = environment_of_a_client(tmp_path_factory.mktemp("environment"))
+        job.become_pipeline(below)
     job.configure(PATIENT)
     job.send(200)
     name = job.answer("deploy", "apply")["id"]
     job.await_counted(job.pod_logs)
+    began_s = time.monotonic()
     os.kill(int((job.pods / f"{name}-0" / "pid").read_text()), signal.SIGKILL)
     job.send(200)
-    job.assert_pipeline_ran_in(environment, 400, job.pod_logs)
+    job.assert_pipeline_ran_in(below, 400, job.pod_logs)
+    print("killed_to_all_outputs_s", round(time.monotonic() - began_s, 1))
 
 
 @pytest.mark.nightly

@@ -188,22 +188,33 @@ def is_driver(pid: int) -> bool:
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize("is_package", [False, True])
 def test_functions_of_a_pipeline_run_in_the_applications_environment_after_an_attempt_was_killed_too(
-    job: DeployedJob, yarn: YarnCluster, tmp_path_factory: pytest.TempPathFactory
+    job: DeployedJob, yarn: YarnCluster, tmp_path_factory: pytest.TempPathFactory, is_package: bool
 ) -> None:
-    """The environment is on the nodes. Without a reader of stamps a record may be seen twice."""
-    environment = environment_of_a_client(tmp_path_factory.mktemp("environment"))
-    job.become_pipeline(environment)
+    """The environment is on the nodes, or a package that YARN has brought there and is nowhere else any more.
+
+    Without a reader of stamps a record may be seen twice.
+    """
+    if is_package:
+        job.become_packaged_pipeline()
+        below = yarn.nodes[1].directory
+    else:
+        below = environment_of_a_client(tmp_path_factory.mktemp("environment"))
+        job.become_pipeline(below)
     job.send(200)
     applied = job.answer("deploy", "apply")
+    shutil.rmtree(job.packages, ignore_errors=True)
 
     def said() -> str:
         return yarn.logs_of(applied["id"])
 
     job.await_counted(said)
+    began_s = time.monotonic()
     kill_application_master(last(job)["attempts"][0]["where"].split()[0])
     job.send(200)
-    job.assert_pipeline_ran_in(environment, 400, said)
+    job.assert_pipeline_ran_in(below, 400, said)
+    print("killed_to_all_outputs_s", round(time.monotonic() - began_s, 1))
 
 
 @pytest.mark.nightly

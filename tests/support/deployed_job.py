@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from typing import Any
 import pyspark
 import pytest
 from tests.fault.job_on_kafka import Job
+from tests.support.client_environment import package_of_a_client
 
 from grete.config.load import load
 from grete.metadata.history import HistoryRow
@@ -38,14 +40,18 @@ from pyspark.sql import functions as F
 class Application(grete.DataFramePipeline):
     def build(self, inputs):
         [frame] = inputs.values()
+        built_in = sys.prefix
 
         @F.udf("string")
         def told(value):
-            return json.dumps({"prefix": sys.prefix, **json.loads(value)})
+            return with_prefixes(value, built_in)
 
         return {"kafka.NAME-out": frame.select("key", told(frame["value"].cast("string")).alias("value"))}
+
+def with_prefixes(value, built_in):
+    return json.dumps({"built_in": built_in, "prefix": sys.prefix, **json.loads(value)})
 """
-"""A pipeline that says of each record in which environment it was seen."""
+"""A pipeline that says with each record in which environment it was built and the record was seen."""
 BROKERS = "DEPLOYED_JOBS_BROKERS"
 _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 
@@ -76,26 +82,33 @@ class DeployedJob(Job):
         words = ("--into", str(self.packages), "--lock", str(lock))
         built = self.grete("package", "build", "application", *words, "--application", str(modules))
         assert built.returncode == 0, built.stderr
-        self.configure(
-            {
-                "job.application.path": "",
-                "job.split.deployment.enabled": "true",
-                "job.application.environment": json.loads(built.stdout)["folder"],
-            }
-        )
+        self._isolate("", json.loads(built.stdout)["folder"])
 
     def become_pipeline(self, environment: Path) -> None:
         """Run the pipeline `TELLING` in an environment that is on every machine."""
+        self._isolate(str(self._modules_of_pipeline()), str(environment))
+
+    def become_packaged_pipeline(self) -> None:
+        """Run it in a package that has its modules and Spark Connect's client; they are nowhere else."""
+        modules = self._modules_of_pipeline()
+        built = package_of_a_client(self._directory, modules)
+        shutil.rmtree(modules)
+        self._isolate("", str(built.folder))
+
+    def _modules_of_pipeline(self) -> Path:
         modules = self._directory / "modules"
         modules.mkdir()
         (modules / "application.py").write_text(TELLING.replace("NAME", self.id.name))
         del self._settings["task.class"]
+        self.configure({"app.class": "application:Application"})
+        return modules
+
+    def _isolate(self, modules: str, environment: str) -> None:
         self.configure(
             {
-                "app.class": "application:Application",
-                "job.application.path": str(modules),
+                "job.application.path": modules,
                 "job.split.deployment.enabled": "true",
-                "job.application.environment": str(environment),
+                "job.application.environment": environment,
             }
         )
 
@@ -157,14 +170,16 @@ class DeployedJob(Job):
         prefixes = {Path(str(one["prefix"])) for one in written}
         assert all(prefix.is_relative_to(below) for prefix in prefixes), prefixes
 
-    def assert_pipeline_ran_in(self, environment: Path, records: int, said: Callable[[], str]) -> None:
-        """Each record was seen by a function there, at least once."""
+    def assert_pipeline_ran_in(self, below: Path, records: int, said: Callable[[], str]) -> None:
+        """Each record was seen by a function in an environment in that folder, at least once, and so was the plan."""
 
-        def written() -> dict[int, str]:
-            return {output.value["n"]: str(output.value["prefix"]) for output in self.written()}
+        def seen() -> set[int]:
+            return {output.value["n"] for output in self.written()}
 
-        reaches(lambda: len(written()), records, "records", context=said)
-        assert written() == dict.fromkeys(range(records), str(environment))
+        reaches(lambda: len(seen()), records, "records", context=said)
+        assert seen() == set(range(records))
+        prefixes = {str(output.value[key]) for output in self.written() for key in ("built_in", "prefix")}
+        assert all(Path(prefix).is_relative_to(below) for prefix in prefixes), prefixes
 
     def starts(self) -> list[tuple[str, str]]:
         """Each start of a coordinator: what it was, and of which deployment."""
