@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -18,7 +19,7 @@ from tests.support.postgresql import PostgreSql
 
 import grete
 from grete.clock import SystemClock
-from grete.errors import ConfigError, JobError
+from grete.errors import ApplicationError, ConfigError, JobError
 from grete.model.streams import StreamSpec
 from grete.systems.base import Message
 from grete.systems.local.system import LocalSystem
@@ -246,3 +247,19 @@ def test_a_function_that_fails_is_named_with_its_executor_and_a_missing_module_i
     with pytest.raises(ConfigError, match=named):
         job.run()
     assert [out.message for out in job.outputs("local.out")] == ["json"]
+
+
+class Exiting(grete.DataFramePipeline):
+    output = "local.out"
+
+    def build(self, inputs: Mapping[str, DataFrame]) -> DataFrame:
+        sys.exit(0)
+
+
+def test_a_build_that_exits_is_no_job_that_has_done_its_work(
+    start_pipeline: Callable[..., PipelineUnderTest], spark: SparkSession
+) -> None:
+    job = start_pipeline(Exiting, {"task.inputs": "local.in", "task.outputs": "local.out"}, spark=spark)
+    job.send("local.in", b"1")
+    with pytest.raises(ApplicationError, match=r"Exiting\S* failed: it has called sys.exit\(0\)"):
+        job.run()

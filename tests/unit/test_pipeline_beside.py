@@ -81,6 +81,7 @@ def test_a_write_batch_of_its_own_is_refused_since_it_would_run_in_the_container
             r"(?s)exit code 3.*so long",
         ),
         ("1 / 0\n", ApplicationError, "ZeroDivisionError"),
+        ("raise SystemExit(0)\n", ApplicationError, r"'mine' cannot be imported: SystemExit\(0\)"),
         ("Own = dict\n", ConfigError, "is not a grete.DataFramePipeline"),
         ("", ConfigError, "has no 'Own'"),
         ("import nowhere_at_all\n", ConfigError, "no module 'nowhere_at_all'"),
@@ -177,7 +178,7 @@ def building(text: str) -> str:
     ("text", "code", "words"),
     [
         ("print('so long', flush=True); os._exit(3)", 8, "(?s)exit code 3 during 'build'.*so long"),
-        ("sys.exit(0)", 8, "ended with exit code 0 during 'build'"),
+        ("sys.exit(0)", 8, r"build of mine:Own failed: it has called sys.exit\(0\)"),
         ("os.kill(os.getpid(), 11)", 8, "signal SIGSEGV during 'build'"),
         ("{}['nothing']", 8, "build of mine:Own failed: 'nothing'"),
         ("raise Mute", 8, "mine:Own"),

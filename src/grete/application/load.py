@@ -51,7 +51,7 @@ def load_class(path: str, key: str) -> Any:
         raise ConfigError(
             f"{key}: no module {error.name!r} for {path!r}; put its folder into job.application.path"
         ) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script may end with sys.exit(main())
         raise ApplicationError(f"{key}: {module_name!r} cannot be imported: {error!r}") from error
     try:
         return getattr(module, attribute)

@@ -51,6 +51,12 @@ def has_own_write_batch(pipeline: DataFramePipeline) -> bool:
     return type(pipeline).write_batch is not DataFramePipeline.write_batch
 
 
+def build_failed(application: str, error: BaseException) -> ApplicationError:
+    """The error of a `build` that raised this. An exit is one as well, and would end a container with its code."""
+    said = f"it has called sys.exit({error.code!r})" if isinstance(error, SystemExit) else error
+    return ApplicationError(f"build of {application} failed: {said}")
+
+
 def named_outputs(built: Any, frame: type[Any], application: str, single: str) -> dict[str, Any]:
     """The outputs that `build` returned, by name: streaming DataFrames. `single` is the name of one alone.
 
@@ -130,8 +136,8 @@ class PipelineThere:
                 outputs[name].createOrReplaceGlobalTempView(view)
         except GreteError:
             raise
-        except Exception as error:
-            raise ApplicationError(f"build of {self._path} failed: {error}") from error
+        except (Exception, SystemExit) as error:
+            raise build_failed(self._path, error) from error
         return views
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from grete.api import DataFramePipeline
-from grete.application.pipeline import RunContext, load_pipeline, named_outputs
+from grete.application.pipeline import RunContext, build_failed, load_pipeline, named_outputs
 from grete.config.application_config import ApplicationConfig
 from grete.config.choices import LineageState
 from grete.config.settings import Settings
@@ -24,7 +24,7 @@ from grete.container.lasting import said_while_it_lasts
 from grete.container.offset_publisher import OffsetPublisher
 from grete.container.rewind import applied_startpoints
 from grete.container.start import Started
-from grete.errors import ApplicationError, ConfigError, GreteError, JobError, StateDoesNotFit
+from grete.errors import ConfigError, GreteError, JobError, StateDoesNotFit
 from grete.failpoints import failpoint
 from grete.model.ending import failure_of, note
 from grete.model.ids import SystemStream
@@ -258,8 +258,8 @@ class PipelineRun:
                 built = pipeline.build(dict(inputs))
         except (GreteError, Py4JNetworkError):
             raise
-        except Exception as error:
-            problem = ApplicationError(f"build of {application} failed: {error}")
+        except (Exception, SystemExit) as error:
+            problem = build_failed(application, error)
             note(problem, failure_of(error))
             raise problem from error
         return named_outputs(built, DataFrame, application, pipeline.output)
