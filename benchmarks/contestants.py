@@ -162,6 +162,13 @@ def _grete(race: Race) -> Command:
     return grete_command(race, "kafka", config)
 
 
+def _isolated(race: Race) -> Command:
+    words, environment = _grete(race)
+    with (race.directory / "job.properties").open("a") as config:
+        config.write("job.split.deployment.enabled=true\n")
+    return words, environment
+
+
 def _pipeline(race: Race) -> Command:
     words, environment = _grete(race)
     path = race.directory / "job.properties"
@@ -200,6 +207,8 @@ CONTESTANTS: dict[str, Callable[[Race], Command]] = {
     "bytewax": _bytewax,
     "quix-streams": _quix,
 }
+VARIANTS: dict[str, Callable[[Race], Command]] = {"grete isolated": _isolated}
+"""Of contestants; they run when they are named."""
 PIPELINES: dict[str, Callable[[Race], Command]] = {
     "pipeline": _pipeline,
     "pipeline by hand": lambda race: _spark(race, "spark_pipeline"),

@@ -26,6 +26,7 @@ from benchmarks.contestants import (
     CONTESTANTS,
     KEYS,
     PARTITIONS,
+    VARIANTS,
     Command,
     Race,
     keep,
@@ -35,6 +36,7 @@ from benchmarks.contestants import (
     running,
     surroundings,
 )
+from benchmarks.processes import cpu_s
 from grete.testing.kafka_broker import KafkaCluster
 
 WARM_UP = 100_000
@@ -81,16 +83,22 @@ class Watched:
 
 
 def measure(contestant: Callable[[Race], Command], race: Race, records: int) -> dict[str, object]:
-    """One turn: records/s after the warm-up, and whether every record came out once."""
+    """One turn: records/s and processor time of a record after the warm-up, and whether every record came out once.
+
+    The processor time is of all of the contestant's processes, without the broker.
+    """
     make_topic(race.bootstrap, race.target)
     watched, log = Watched(race.bootstrap, race.target), race.directory / "log"
     began = time.monotonic()
     with running(contestant(race), log) as process:
         first_s, first = _until(watched, WARM_UP, process, log)
+        first_cpu_s = cpu_s(process.pid)
         last_s, last = _until(watched, records, process, log)
+        used_s = cpu_s(process.pid) - first_cpu_s
         problem = _wrong(race, records)
     result: dict[str, object] = {
         "records_per_s": round((last - first) / (last_s - first_s)),
+        "cpu_us": round(used_s / (last - first) * 1e6, 2),
         "measured_records": last - first,
         "seconds_to_warm": round(first_s - began, 1),
     }
@@ -135,6 +143,7 @@ def _read(race: Race, records: int) -> Iterator[dict[str, object]]:
 
 def run(names: Sequence[str], works: Sequence[str], records: int, rounds: int) -> dict[str, object]:
     """Every contestant once a round, in turn."""
+    contestants = {**CONTESTANTS, **VARIANTS}
     found: dict[str, dict[str, list[dict[str, object]]]] = {
         work: {name: [] for name in names} for work in works
     }
@@ -149,18 +158,21 @@ def run(names: Sequence[str], works: Sequence[str], records: int, rounds: int) -
                         turn = f"{name.replace(' ', '-')}-{work}-{number}"
                         race = Race(cluster.bootstrap, "in", turn, work, Path(directory) / turn)
                         race.directory.mkdir()
-                        found[work][name].append(measure(CONTESTANTS[name], race, records))
+                        found[work][name].append(measure(contestants[name], race, records))
                         print(turn, found[work][name][-1], file=sys.stderr, flush=True)
         finally:
             cluster.stop()
-    medians = {
-        work: {
-            name: statistics.median(int(str(turn["records_per_s"])) for turn in turns)
-            for name, turns in by_name.items()
+    rates, cpu = (
+        {
+            work: {
+                name: statistics.median(float(str(turn[measured])) for turn in turns)
+                for name, turns in by_name.items()
+            }
+            for work, by_name in found.items()
         }
-        for work, by_name in found.items()
-    }
-    return {"median_records_per_s": medians, "turns": found}
+        for measured in ("records_per_s", "cpu_us")
+    )
+    return {"median_records_per_s": rates, "median_cpu_us": cpu, "turns": found}
 
 
 def main() -> None:
@@ -168,7 +180,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.kafka_peers")
     parser.add_argument("--records", type=int, default=500_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))
+    parser.add_argument("--only", nargs="+", choices=[*CONTESTANTS, *VARIANTS], default=list(CONTESTANTS))
     parser.add_argument("--work", nargs="+", choices=("count", "pass"), default=["count", "pass"])
     parser.add_argument("--discard", action="store_true", help="do not keep the result")
     given = parser.parse_args()

@@ -44,6 +44,7 @@ from benchmarks.contestants import (
     record,
     surroundings,
 )
+from benchmarks.processes import cpu_s, tree
 from grete.clock import SystemClock
 from grete.model.streams import StreamSpec
 from grete.spark.versions import class_archive
@@ -125,22 +126,6 @@ def _between_topics(bootstrap: str, contestant: Callable[[Race], Command], name:
     return prepare
 
 
-def _tree(pid: int) -> Iterator[int]:
-    yield pid
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in task.read_text().split():
-            yield from _tree(int(child))
-
-
-def _cpu_s(pid: int) -> float:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):  # it has just ended
-        return 0.0
-    fields = stat.rpartition(")")[2].split()
-    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")  # its own, and of children that have ended
-
-
 def _memory_mb(pid: int) -> float:
     with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # it has ended meanwhile
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
@@ -161,12 +146,12 @@ def _measured(prepare: Prepare) -> dict[str, float]:
                         raise RuntimeError(f"no output from {command}")
                     time.sleep(0.02)
                 first_s = time.monotonic() - began_s
-                cpu_s = sum(map(_cpu_s, _tree(process.pid)))
+                cpu = cpu_s(process.pid)
                 time.sleep(_REST_S)
-                memory = sum(map(_memory_mb, _tree(process.pid)))
+                memory = sum(map(_memory_mb, tree(process.pid)))
             finally:
                 process.send_signal(signal.SIGTERM)
-        return {"first_record_s": first_s, "cpu_s": cpu_s, "memory_mb": memory}
+        return {"first_record_s": first_s, "cpu_s": cpu, "memory_mb": memory}
 
 
 def _without_archive(race: Race) -> Command:
