@@ -10,8 +10,8 @@ check() {
     echo "scripts/azurite/package-lock.json must not name a registry or a location" >&2
     exit 1
   fi
-  if grep -nE '://|^ *-(i|f) |--(index-url|extra-index-url|find-links|trusted-host)' -- *.in *.txt; then
-    echo "requirements/ must not name a registry or a location" >&2
+  if grep -nE '://|^ *-(i|f) |--(index-url|extra-index-url|find-links|trusted-host)' -- *.in *.txt ../examples/flights/carriers.*; then
+    echo "requirements/ and examples/ must not name a registry or a location" >&2
     exit 1
   fi
   local name
@@ -31,6 +31,9 @@ if [ "${1:-}" != --check ]; then
     python3 -m venv "$tools"
     "$tools/bin/pip" install --quiet pip-tools
   }
+  "$tools/bin/pip-compile" --quiet --generate-hashes --strip-extras --no-header --no-annotate \
+    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+    --output-file ../examples/flights/carriers.lock ../examples/flights/carriers.in </dev/null
   for name in build dev; do
     "$tools/bin/pip-compile" --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
       --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \

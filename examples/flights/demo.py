@@ -1,9 +1,9 @@
 """`make demo`: loads the flights, runs both jobs until they are drained, shows what they found and where it is.
 
 `make demo-kafka` does it on a Kafka broker, `make demo-cluster MANAGER=standalone` with executors of a cluster
-besides, which see nothing of this machine's home. Everything shown comes from the output streams, checkpoints and
-coordinator streams; nothing is remembered here. So running it again shows the same figures, and so does running it
-after a kill at any moment.
+besides, which see nothing of this machine's home, and with both applications in environments of their own.
+Everything shown comes from the output streams, checkpoints and coordinator streams; nothing is remembered here. So
+running it again shows the same figures, and so does running it after a kill at any moment.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ sys.path.insert(0, str(HERE))
 
 from clusters import MANAGERS  # noqa: E402 - the example's own modules stand beside this file
 from figures import carriers, counted, figures  # noqa: E402
-from jobs import JOBS, DemoJob, run_all  # noqa: E402
+from jobs import DemoJob, run_all  # noqa: E402
 from load import FLIGHTS  # noqa: E402
-from places import Place, embedded, on_cluster, on_kafka  # noqa: E402
+from places import JOBS, Place, embedded, on_cluster, on_kafka  # noqa: E402
 from show import show_figures, show_jobs, show_places  # noqa: E402
 
 from grete.cli.progress import Progress  # noqa: E402

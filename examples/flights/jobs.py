@@ -20,7 +20,6 @@ from grete.errors import HeldByOther
 from grete.model.ids import JobId
 from grete.operations import open_job
 
-JOBS = ("inherited-delays", "carriers")
 _POLL_S = 0.5
 
 

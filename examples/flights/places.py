@@ -23,8 +23,7 @@ from grete.systems.local.system import LocalSystem
 
 HERE = Path(__file__).resolve().parent
 BROKER = "GRETE_DEMO_KAFKA"
-ISOLATED = ("inherited-delays",)
-"""The jobs whose applications have an environment of their own on a cluster."""
+JOBS = ("inherited-delays", "carriers")
 Load = Callable[[int, Callable[[int], None]], int]
 
 
@@ -112,31 +111,28 @@ def on_cluster(home: Path, manager: str) -> Iterator[Place]:
     from clusters import DEPLOYED, MANAGERS
 
     with on_kafka(home) as place, MANAGERS[manager](home) as settings:
-        own = isolation(home)
+        own = {job: isolation(home / "packages" / job, job) for job in JOBS}
         yield replace(
             place,
             settings=settings,
             is_deployed=manager in DEPLOYED,
-            files=lambda job: [*place.files(job), *([own] if job in ISOLATED else [])],
+            files=lambda job: [*place.files(job), own[job]],
         )
 
 
-def isolation(home: Path) -> Path:
-    """The configuration of an application in an environment of its own: a package with its modules and its
-    interpreter, which grete brings to the workers. Nothing of the framework is in it.
+def isolation(folder: Path, job: str) -> Path:
+    """The configuration of a job whose application is a package, with its modules, what its lock names and its
+    interpreter, which grete brings to the cluster. Nothing of the framework is in it.
     """
-    packages = home / "packages"
-    package = packages / "__package"
+    package = folder / "__package"
     if not package.exists():
-        print(f"Building the application's environment, {package}", file=sys.stderr, flush=True)
-        modules = packages / "modules"
+        print(f"Building the environment of {job}, {package}", file=sys.stderr, flush=True)
+        modules = folder / "modules"
         modules.mkdir(parents=True, exist_ok=True)
-        for module in HERE.glob("inherited_delays*.py"):
+        for module in HERE.glob(f"{job.replace('-', '_')}*.py"):
             shutil.copy(module, modules)
-        lock = packages / "lock.txt"
-        lock.write_text("# the standard library is all it needs\n")
-        build_application(packages, lock, default_python(), modules)
-    config = packages / "isolated.properties"
+        build_application(folder, HERE / f"{job}.lock", default_python(), modules)
+    config = folder / "isolated.properties"
     config.write_text(
         f"job.application.path=\njob.split.deployment.enabled=true\njob.application.environment={package}\n"
     )

@@ -242,6 +242,18 @@ def test_on_a_cluster_the_demo_has_the_same_figures(manager: str, tmp_path: Path
     words = ("--cluster", manager, "--flights", str(FLIGHTS))
     assert "Nothing is new" not in finish(tmp_path, *words)
     assert figures(tmp_path, "--cluster", manager) == expected_figures()
+    for job in ("inherited-delays", "carriers"):
+        assert_is_isolated(job, tmp_path / f"cluster-{manager}")
+
+
+def assert_is_isolated(job: str, home: Path) -> None:
+    """It had its modules from its package alone, which has nothing of the framework."""
+    package = home / "packages" / job / "__package"
+    assert (package / "lib" / f"{job.replace('-', '_')}.py").exists()
+    assert not {"grete", "pyspark"} & set(json.loads((package / "manifest.json").read_text())["requirements"])
+    config = (home / "packages" / job / "isolated.properties").read_text().split()
+    assert "job.split.deployment.enabled=true" in config
+    assert "job.application.path=" in config
 
 
 def test_on_kafka_the_demo_has_the_same_figures(tmp_path: Path) -> None:
