@@ -25,32 +25,28 @@ check() {
   done
 }
 
+lock() { # from what is asked for, into a lock; with options of one's own
+  "$tools/bin/pip-compile" --quiet --generate-hashes --strip-extras --no-header \
+    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host "${@:3}" --output-file "$2" "$1" </dev/null
+}
+
 if [ "${1:-}" != --check ]; then
   tools=../.cache/lock
   test -x "$tools/bin/pip-compile" || {
     python3 -m venv "$tools"
     "$tools/bin/pip" install --quiet pip-tools
   }
-  "$tools/bin/pip-compile" --quiet --generate-hashes --strip-extras --no-header --no-annotate \
-    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
-    --output-file ../examples/flights/carriers.lock ../examples/flights/carriers.in </dev/null
   for name in build dev; do
-    "$tools/bin/pip-compile" --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
-      --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
-      --output-file "$name.txt" "$name.in" </dev/null
+    lock "$name.in" "$name.txt" --allow-unsafe
   done
-  "$tools/bin/pip-compile" --quiet --generate-hashes --strip-extras --no-header --no-annotate \
-    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
-    --output-file ../scripts/packages/application.txt ../scripts/packages/application.in </dev/null
-  "$tools/bin/pip-compile" --quiet --generate-hashes --strip-extras --no-header --no-annotate \
-    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
-    --output-file ../scripts/packages/kerberos.txt ../scripts/packages/kerberos.in </dev/null
+  lock ../examples/flights/carriers.in ../examples/flights/carriers.lock --no-annotate
+  for name in application kerberos; do
+    lock "../scripts/packages/$name.in" "../scripts/packages/$name.txt" --no-annotate
+  done
   for name in connect connect-4.1.2 connect-4.2.0; do
-    "$tools/bin/pip-compile" --quiet --generate-hashes --strip-extras --no-header --no-annotate \
+    lock "../scripts/packages/$name.in" "../scripts/packages/$name.txt" --no-annotate \
       --unsafe-package numpy --unsafe-package pandas --unsafe-package pyarrow --unsafe-package python-dateutil \
-      --unsafe-package pytz --unsafe-package six --unsafe-package tzdata \
-      --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
-      --output-file "../scripts/packages/$name.txt" "../scripts/packages/$name.in" </dev/null
+      --unsafe-package pytz --unsafe-package six --unsafe-package tzdata
   done
   (
     cd ../scripts/azurite
