@@ -1,6 +1,6 @@
 """From the death of a job's driver to its outputs going on, on Spark standalone, YARN and Kubernetes.
 
-    python -m benchmarks.attempts [standalone | yarn | kubernetes ...] [--times 3] [--discard]
+    python -m benchmarks.attempts [--only standalone | yarn | kubernetes ...] [--times 3] [--discard]
 
 An isolated StreamTask with a store, on one broker, with a lease of 10 s; the servers are those of the tests. When all
 records are counted, coordinator and container are killed, 200 more are sent, and the seconds are taken until a reader
@@ -191,14 +191,14 @@ def run(managers: Sequence[str], times: int) -> dict[str, object]:
 def main() -> None:
     """Measure, print, keep."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.attempts")
-    parser.add_argument("managers", nargs="*", help=", ".join(MANAGERS), default=list(MANAGERS))
+    parser.add_argument("--only", nargs="+", choices=MANAGERS, default=list(MANAGERS))
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument("--discard", action="store_true", help="do not keep the result")
     given = parser.parse_args()
     figures = {
         **surroundings(),
         "lease_ms": PATIENT["job.coordinator.lease.ttl.ms"],
-        **run(given.managers, given.times),
+        **run(given.only, given.times),
     }
     keep(figures, kind="attempts", is_discarded=given.discard)
 

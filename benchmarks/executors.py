@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks import kafka_peers
-from benchmarks.contestants import CONTESTANTS, HERE, KEYS, Command, Race, keep, surroundings
+from benchmarks.contestants import CONTESTANTS, HERE, KEYS, Command, Race, configured, keep, surroundings
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.spark_cluster import Hidden, SparkCluster
 
@@ -29,11 +29,8 @@ LOCAL = "local[2]"
 
 def on_cluster(race: Race, *, master: str, executors: int) -> Command:
     """The command of grete's turn, with executors of a cluster."""
-    command = CONTESTANTS["grete"](race)
     settings = {"spark.master": master, "spark.cores.max": str(executors), "spark.executor.memory": "512m"}
-    with (race.directory / "job.properties").open("a") as file:
-        file.writelines(f"{key}={value}\n" for key, value in settings.items())
-    return command
+    return configured(CONTESTANTS["grete"], settings, race)
 
 
 @contextmanager

@@ -38,6 +38,7 @@ from benchmarks.contestants import (
     PIPELINES,
     Command,
     Race,
+    configured,
     keep,
     make_topic,
     reader,
@@ -154,9 +155,8 @@ def _measured(prepare: Prepare) -> dict[str, float]:
         return {"first_record_s": first_s, "cpu_s": cpu, "memory_mb": memory}
 
 
-def _without_archive(race: Race) -> Command:
-    """Options of one's own, here what Java does anyway, have the archive in them, or go without."""
-    return _pipeline_with("spark.driver.extraJavaOptions=-Xshare:auto\n", race)
+_WITHOUT_ARCHIVE = {"spark.driver.extraJavaOptions": "-Xshare:auto"}
+"""Options of one's own, here what Java does anyway, have the archive in them, or go without."""
 
 
 @contextmanager
@@ -164,18 +164,15 @@ def _embedded() -> Iterator[Mapping[str, Prepare]]:
     yield {"grete": _grete, "spark by hand": _by_hand}
 
 
-def _pipeline_with(keys: str, race: Race) -> Command:
-    words, environment = PIPELINES["pipeline"](race)
-    with (race.directory / "job.properties").open("a") as config:
-        config.write(keys)
-    return words, environment
+def _pipeline_with(settings: Mapping[str, str]) -> Callable[[Race], Command]:
+    return partial(configured, PIPELINES["pipeline"], settings)
 
 
 @contextmanager
 def _pipeline() -> Iterator[Mapping[str, Prepare]]:
     contestants = {"grete": PIPELINES["pipeline"], "spark by hand": PIPELINES["pipeline by hand"]}
     if class_archive().exists():
-        contestants["grete without archive"] = _without_archive
+        contestants["grete without archive"] = _pipeline_with(_WITHOUT_ARCHIVE)
     with _on_a_broker(contestants) as prepared:
         yield prepared
 
@@ -184,8 +181,11 @@ def _pipeline() -> Iterator[Mapping[str, Prepare]]:
 def _isolated() -> Iterator[Mapping[str, Prepare]]:
     with tempfile.TemporaryDirectory() as folder:
         environment = environment_of_a_client(Path(folder) / "environment")
-        keys = f"job.split.deployment.enabled=true\njob.application.environment={environment}\n"
-        contestants = {"isolated": partial(_pipeline_with, keys), "in the driver": PIPELINES["pipeline"]}
+        settings = {
+            "job.split.deployment.enabled": "true",
+            "job.application.environment": str(environment),
+        }
+        contestants = {"isolated": _pipeline_with(settings), "in the driver": PIPELINES["pipeline"]}
         with _on_a_broker(contestants) as prepared:
             yield prepared
 
