@@ -22,6 +22,8 @@ CHANNEL = "GRETE_COORDINATOR_CHANNEL"
 CONTAINER_EPOCH = "GRETE_CONTAINER_EPOCH"
 EXIT_FILE = "GRETE_EXIT_FILE"
 """Where a container leaves its exit report (`grete.exit_report`)."""
+CONFIGURED = "GRETE_CONFIGURED_VARIABLES"
+"""Names with commas between: variables that a container has because its configuration refers to them."""
 IN_PROCESS = "GRETE_CONTAINER_IN_PROCESS"
 """`1` for a container that is a thread of its launcher's process."""
 

@@ -105,6 +105,8 @@ def test_relative_paths_are_absolute_from_where_they_were_written(
         "systems.kafka.consumer.ssl.ca.location": "ca.pem",
         "systems.kafka.producer.ssl.ca.location": "probe",
         "systems.kafka.sasl.password": "${file:password} of ${env:SOMEONE}",
+        "outputs.paid.path": "lake/paid",
+        "outputs.there.path": "s3a://lake/there",
         "my.own": "relative",
     }
     monkeypatch.chdir(folder / "application")
@@ -115,6 +117,8 @@ def test_relative_paths_are_absolute_from_where_they_were_written(
         "systems.kafka.consumer.ssl.ca.location": f"{folder}/application/ca.pem",
         "systems.kafka.producer.ssl.ca.location": "probe",
         "systems.kafka.sasl.password": f"${{file:{folder}/application/password}} of ${{env:SOMEONE}}",
+        "outputs.paid.path": f"{folder}/application/lake/paid",
+        "outputs.there.path": "s3a://lake/there",
         "my.own": "relative",
         "job.application.path": f"{folder}/application",
     }

@@ -19,6 +19,7 @@ from typing import IO, Any
 
 from grete.application.carried import describe_error, rebuild_error
 from grete.application.pipe import Blob, NoFrame, Pipe
+from grete.environment import CONFIGURED
 from grete.errors import ApplicationError, ApplicationGone, ConfigError, GreteError
 
 Answers = Callable[[str, Any, Sequence[bytes]], tuple[Any, Sequence[Blob]]]
@@ -116,7 +117,7 @@ class ApplicationProcess:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 pass_fds=theirs,
-                env=_clean(os.environ),
+                env=without_framework(os.environ),
                 start_new_session=True,
             )
         except OSError as error:
@@ -247,8 +248,14 @@ def _of_load(error: Exception) -> GreteError:
     return error if isinstance(error, GreteError) else ApplicationError(repr(error))
 
 
-def _clean(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if not name.startswith(_LEFT_OUT)}
+def without_framework(environment: Mapping[str, str]) -> dict[str, str]:
+    """Without what speaks of this process's environment, or is for its systems."""
+    of_systems = environment.get(CONFIGURED, "").split(",")
+    return {
+        name: value
+        for name, value in environment.items()
+        if not name.startswith(_LEFT_OUT) and name not in of_systems
+    }
 
 
 class _Log:

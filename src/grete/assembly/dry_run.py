@@ -20,9 +20,10 @@ from typing import Any
 from grete.assembly.submission import RunOptions, submitted_config
 from grete.clock import SystemClock
 from grete.config.key_tables.job import LINEAGE_DIR, STATE_DIR
+from grete.config.secrets import variables
 from grete.config.settings import Settings
 from grete.coordinator.job_model import Remembered, calculate
-from grete.environment import HOME, grete_home
+from grete.environment import CONFIGURED, HOME, grete_home
 from grete.errors import ApplicationError, ConfigError, JobError, StreamNotFound
 from grete.launch.process import container_environment
 from grete.model.ending import ExitCode
@@ -130,11 +131,12 @@ def _tried(settings: Settings, model: JobModel, home: Path) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="grete-dry-run-") as folder:
         assignment = _assignment(settings, container, Path(folder))
         answer = Path(folder) / "answer.json"
+        own = {HOME: str(home), CONFIGURED: ",".join(variables(settings.raw))}
         try:
             done = subprocess.run(  # noqa: S603 - our own command, no shell
                 [*_COMMAND, str(answer)],
                 input=json.dumps(document(assignment)),
-                env=container_environment(os.environ, {HOME: str(home)}),
+                env=container_environment(os.environ, own),
                 capture_output=True,
                 text=True,
                 errors="replace",

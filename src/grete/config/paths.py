@@ -10,12 +10,13 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from grete.config.key import PATH
+from grete.config.key import LOCATION, PATH
 from grete.config.keys import find_key
 
 _FILE_REFERENCE = re.compile(r"\$\{file:(?P<name>[^{}]+)\}")
 _CERTIFICATE = re.compile(r"(sensitive\.)?systems\..+\.ssl\.\w+\.location")
-_FIRST_PARTS = ("job.", "systems.", "sensitive.systems.", "task.checkpoint.")
+_FIRST_PARTS = ("job.", "systems.", "sensitive.systems.", "task.checkpoint.", "outputs.")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def working_folder() -> Path:
@@ -44,4 +45,6 @@ def _is_path(key: str, value: str) -> bool:
     if _CERTIFICATE.fullmatch(key):
         return value != "probe"  # librdkafka's word for looking for the system's own
     known = find_key(key)
-    return known is not None and known.type is PATH
+    if known is None:
+        return False
+    return known.type is PATH or (known.type is LOCATION and _SCHEME.match(value) is None)

@@ -30,6 +30,12 @@ def references(value: str) -> list[str]:
     return [match[0] for match in _REFERENCE.finditer(value)]
 
 
+def variables(config: Mapping[str, str]) -> list[str]:
+    """The environment variables that a configuration refers to, sorted."""
+    found = (match for value in config.values() for match in _REFERENCE.finditer(value))
+    return sorted({match["name"] for match in found if match["kind"] == "env" and match["name"]})
+
+
 def resolve_secrets(value: str, environment: Mapping[str, str] | None = None) -> str:
     """The value with every reference replaced by what it refers to; what comes in is not looked at again.
 
@@ -51,7 +57,7 @@ def resolve_secrets(value: str, environment: Mapping[str, str] | None = None) ->
         if match["name"] not in variables:
             raise ConfigError(
                 f"cannot resolve {match[0]}: the environment variable {match['name']!r} is not set in this process. "
-                f"Containers get those of their coordinator that begin with GRETE_, and can read ${{file:/path}}"
+                f"Containers get it from their coordinator, so set it where that is started, or write ${{file:/path}}"
             )
         return variables[match["name"]]
 

@@ -15,6 +15,7 @@ from grete.clock import Clock
 from grete.config.key_tables.job import CONTAINER_IDS
 from grete.config.rules.changes import diff
 from grete.config.rules.validate import validate
+from grete.config.secrets import variables
 from grete.config.settings import Settings
 from grete.coordinator import fencing
 from grete.coordinator.attempt import Attempt, Surroundings
@@ -124,7 +125,16 @@ class CoordinatedJob:
         at, home = self._attempt.address, self._surroundings.home
         config = self._settings.coordinator.environment
         channel = "" if at.channel is None else at.channel.address
-        made = ContainerEnvironment(container, epoch, at.url, at.token_file, config, home, channel=channel)
+        made = ContainerEnvironment(
+            container,
+            epoch,
+            at.url,
+            at.token_file,
+            config,
+            home,
+            channel=channel,
+            configured=variables(self._settings.raw),
+        )
         return made.variables()
 
     def fence_off(self, container: ContainerId, epoch: int) -> None:

@@ -17,6 +17,7 @@ from grete.config.key_tables.deploy import ENVIRONMENT
 from grete.config.key_tables.job import APPLICATION_PATH, CONTAINER_COUNT, LAUNCHER
 from grete.config.key_tables.streams import SPARK_MASTER
 from grete.config.load import load
+from grete.config.secrets import variables
 from grete.config.settings import Settings
 from grete.config.settings.deploy import Manager
 from grete.errors import ConfigError
@@ -27,7 +28,6 @@ _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 _LONGEST = 30
 _BROUGHT_BY_YARN = (ENVIRONMENT.name, YARN_PACKAGE.name)
 _DIGEST = 10
-_VARIABLE = re.compile(r"\$\{env:(?P<name>[^{}]+)\}")
 _FILE = re.compile(r"\$\{file:(?P<path>[^{}]+)\}")
 
 
@@ -99,13 +99,12 @@ def prepare(options: RunOptions, home: Path) -> Deployment:
         raise ConfigError(*problems)
     # rewriters are applied by the first attempt, which may see other streams
     config = canonical_keys(load(options.config_paths, {**options.config, **options.overrides}))
-    named = {match["name"] for value in config.values() for match in _VARIABLE.finditer(value)}
     job = settings.job.id
     return Deployment(
         job,
         uuid.uuid4().hex[:_DIGEST],
         {**config, LAUNCHER.name: "thread"},
-        tuple(sorted(named)),
+        tuple(variables(config)),
         home / "deployments" / f"{job.name}-{job.id}",
         options,
     )

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from grete.environment import CONTAINER_EPOCH, EXIT_FILE
+from grete.environment import CONFIGURED, CONTAINER_EPOCH, EXIT_FILE
 from grete.exit_report import read_report
 from grete.failpoints import failpoint
 from grete.launch.base import ContainerExit, ContainerStart, Launcher
@@ -222,14 +222,13 @@ class ProcessLauncher(Launcher):
 def container_environment(inherited: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
     """A minimal environment (S2-57): nothing of ours that a container has no business with.
 
-    Paths are absolute, since the container works in another folder than this process.
+    It has business with what its configuration refers to, whose names are in `own`. Paths are absolute, since the
+    container works in another folder than this process.
     """
-    kept = {
-        name: _absolute(name, value)
-        for name, value in inherited.items()
-        if name in _PASSED_ON or name.startswith(_PASSED_ON_PREFIXES)
-    }
-    return {**kept, **own}
+    always = {name for name in inherited if name in _PASSED_ON or name.startswith(_PASSED_ON_PREFIXES)}
+    configured = sorted(inherited.keys() & set(own.get(CONFIGURED, "").split(",")) - always)
+    kept = {name: _absolute(name, inherited[name]) for name in (*always, *configured)}
+    return {**kept, **own, CONFIGURED: ",".join(configured)}
 
 
 def _absolute(name: str, value: str) -> str:

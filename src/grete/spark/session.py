@@ -27,6 +27,7 @@ from grete.spark.java import quick_starts, rename_without_programs
 from grete.spark.kafka_connector import connector_settings, could_not_start
 from grete.spark.kafka_options import REDACTED_OPTIONS
 from grete.spark.libraries import output_settings
+from grete.spark.referring_settings import for_command_line, resolved
 from grete.spark.versions import class_archive
 from grete.spark.worker_python import VARIABLE, application_python, worker_python
 
@@ -89,7 +90,7 @@ def build_session(
     """
     settings = _jvm_started(app_name, config, kafka_system)
     builder = SparkSession.builder
-    for key, value in settings.items():
+    for key, value in resolved(settings).items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel(_log_level(config))
@@ -144,7 +145,7 @@ def _start_jvm(settings: Mapping[str, str], given: Settings) -> None:
     before = os.environ[VARIABLE]
     os.environ |= application_python(given.job, is_local=given.spark.is_local)
     try:
-        SparkContext._ensure_initialized(conf=SparkConf().setAll(list(settings.items())))
+        SparkContext._ensure_initialized(conf=SparkConf().setAll(list(for_command_line(settings).items())))
     except PySparkRuntimeError as error:
         raise could_not_start(settings, error) from error
     finally:
@@ -177,7 +178,11 @@ def build_context(app_name: str, config: Mapping[str, str]) -> SparkContext:
     """
     settings = context_settings(app_name, config)
     try:
-        context = SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
+        if SparkContext._gateway is None:
+            SparkContext._ensure_initialized(
+                conf=SparkConf().setAll(list(for_command_line(settings).items()))
+            )
+        context = SparkContext.getOrCreate(SparkConf().setAll(list(resolved(settings).items())))
     except PySparkRuntimeError as error:
         raise could_not_start(settings, error) from error
     context.setLogLevel(_log_level(config))
@@ -197,7 +202,7 @@ def start_context(config: Mapping[str, str]) -> None:
         build_context(name, config)
         return
     given = _jvm_started(name, config)
-    SparkContext.getOrCreate(SparkConf().setAll(list(given.items())))
+    SparkContext.getOrCreate(SparkConf().setAll(list(resolved(given).items())))
 
 
 def _await_executors(context: SparkContext, spark: SparkSettings) -> None:

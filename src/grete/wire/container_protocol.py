@@ -9,7 +9,7 @@ that a reader does not know are ignored, and fields that were added later have d
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -190,6 +190,8 @@ class ContainerEnvironment:
     is_thread: bool = False
     channel: str = ""
     """host:port where containers on other machines reach the coordinator; empty where there are none."""
+    configured: Sequence[str] = ()
+    """Names of the variables that its configuration refers to, which a launcher of processes passes on."""
 
     def variables(self) -> dict[str, str]:
         """The environment that a launcher passes on."""
@@ -202,6 +204,7 @@ class ContainerEnvironment:
             env.CONTAINER_EPOCH: str(self.epoch),
             **({env.IN_PROCESS: "1"} if self.is_thread else {}),
             **({env.CHANNEL: self.channel} if self.channel else {}),
+            **({env.CONFIGURED: ",".join(self.configured)} if self.configured else {}),
         }
 
     @classmethod
@@ -216,6 +219,7 @@ class ContainerEnvironment:
             env.grete_home(variables),
             variables.get(env.IN_PROCESS) == "1",
             variables.get(env.CHANNEL, ""),
+            [name for name in variables.get(env.CONFIGURED, "").split(",") if name],
         )
 
     def coordinator_system(self) -> dict[str, str]:

@@ -9,7 +9,7 @@ CONNECT = Key(
     TEXT,
     None,
     ChangeClass.RESTART_CONTAINER,
-    "Connection string of the storage account; write it as `${env:GRETE_NAME}` or `${file:/path}`. One without key "
+    "Connection string of the storage account; write it as `${env:NAME}` or `${file:/path}`. One without key "
     "and signature uses the identity of the process.",
     is_secret=True,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grete.config.key import LIST, TEXT, ChangeClass, Key
+from grete.config.key import LIST, LOCATION, TEXT, ChangeClass, Key
 
 _QUERY = ChangeClass.RESTART_QUERY
 
@@ -16,10 +16,11 @@ OUTPUT_FORMAT = Key(
 )
 OUTPUT_PATH = Key(
     "outputs.%s.path",
-    TEXT,
+    LOCATION,
     None,
     _QUERY,
-    "The table's or the files' folder, on any file system that Spark knows.",
+    "The table's or the files' folder, on any file system that Spark knows. A relative one is below the folder in "
+    "which the command was typed.",
 )
 OUTPUT_PARTITION_BY = Key(
     "outputs.%s.partition.by",

@@ -161,7 +161,7 @@ def _plain_secrets(config: Mapping[str, str]) -> Iterator[str]:
         yield (
             f"written out in plain text, and so kept in the coordinator stream: {', '.join(names)}. "
             f"Write ${{env:NAME}} or ${{file:/path}} instead: an application finds the value in context.config, and "
-            f"containers have the variables that begin with GRETE_ or PYTHON"
+            f"containers have the variable from their coordinator"
         )
 
 

@@ -1,0 +1,34 @@
+"""Spark's settings that refer to secrets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from grete.errors import ConfigError
+from grete.spark.referring_settings import for_command_line, resolved
+
+KEY = "spark.hadoop.fs.s3a.access.key"
+
+
+def test_sparks_context_knows_what_settings_refer_to_and_its_command_line_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "key").write_text("AKIA-hidden\n")
+    monkeypatch.setenv("MEMORY", "3g")
+    settings = {
+        KEY: f"${{file:{tmp_path}/key}}",
+        "spark.driver.memory": "${env:MEMORY}",
+        "spark.sql.warehouse.dir": "${spark.local.dir}/warehouse",
+    }
+    known = {"spark.driver.memory": "3g", "spark.sql.warehouse.dir": "${spark.local.dir}/warehouse"}
+    assert resolved(settings) == {KEY: "AKIA-hidden", **known}
+    assert for_command_line(settings) == known
+
+
+def test_a_setting_that_refers_to_nothing_is_named() -> None:
+    with pytest.raises(
+        ConfigError, match=r"spark\.hadoop\.fs\.s3a\.access\.key: cannot resolve .*NOBODY_SET_IT"
+    ):
+        resolved({KEY: "${env:NOBODY_SET_IT}"})
