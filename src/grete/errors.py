@@ -267,7 +267,7 @@ class ApplicationError(JobError):
 
 
 class StateDoesNotFit(ApplicationError):
-    """The state that a pipeline has in Spark's checkpoint is of another plan; says what has changed."""
+    """The state that a pipeline has in Spark's checkpoint is of another plan, or of other offsets; says how."""
 
 
 class ContainerGone(JobError):

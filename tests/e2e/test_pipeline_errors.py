@@ -34,6 +34,24 @@ task.inputs=local.in
 """
 
 
+def test_an_output_that_nothing_makes_is_named_after_one_attempt(
+    tmp_path: Path, job_maker: Callable[[Path, str, str], Any]
+) -> None:
+    job = job_maker(
+        tmp_path, APPLICATION.replace("valu", "value"), PROPERTIES.format(path=tmp_path / "application")
+    )
+    with closing(LocalSystem(job.home / "local", SystemClock())) as local:
+        local.create_stream(StreamSpec("in", 1))
+    result = job.run()
+    assert result.returncode == 1
+    assert "restarting" not in result.stderr
+    for words in (
+        "container 0 ended with code 8: ApplicationError output local.out",
+        "name it in task.outputs",
+    ):
+        assert words in result.stderr
+
+
 def test_a_mistyped_column_ends_the_job_after_one_attempt_with_sparks_own_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job_maker: Callable[[Path, str, str], Any]
 ) -> None:

@@ -208,7 +208,8 @@ def test_one_of_two_inputs_that_was_recreated_stops_the_pipeline_until_a_start_i
         local.create_stream(StreamSpec("b", 1))
         local.append("b", [Message(b"new", b"{}", n) for n in range(5)])
     with pytest.raises(
-        JobError, match=r"local\.b was deleted and recreated.*rewind --job NAME --ssp local\.b\.0"
+        JobError,
+        match=r"local\.b was deleted and recreated.*rewind --job \w+ --ssp local\.b --to oldest --state discard",
     ):
         job.restart()
     job.restart(config={"systems.local.streams.b.samza.reset.offset": "true"})

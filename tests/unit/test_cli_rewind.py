@@ -100,6 +100,7 @@ def sent(job: JobUnderTest) -> Counter[tuple[str, int]]:
     return Counter((str(one.key), int(one.message)) for one in job.outputs("local.out"))
 
 
+_REWIND = ("checkpoint", "rewind", "--to", "oldest")
 EVERYTHING = {FIRST: ("4", "0", 4, 0), SECOND: ("2", "0", 2, 0)}
 
 
@@ -178,6 +179,9 @@ def test_restored_to_the_oldest_offset_the_stores_are_empty(job: JobUnderTest, c
 
 def test_a_rewind_can_be_for_one_task_or_one_input(job: JobUnderTest, capsys: Output) -> None:
     assert rewind(capsys, "oldest", "--task", "Partition 1") == {SECOND: ("2", "0", 2, 0)}
+    assert rewind(capsys, "oldest", "--ssp", "local.in") == EVERYTHING
+    assert "local.out is no input of Partition 0" in refused(capsys, 1, *_REWIND, "--ssp", "local.out")
+    assert "a stream is written system.stream" in refused(capsys, 2, *_REWIND, "--ssp", "in")
     assert rewind(capsys, "offset:3", "--ssp", FIRST, "--execute") == {FIRST: ("4", "3", 1, 0)}
     assert new_outputs(job) == [("a", 4)]
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from grete.errors import JobError
+from grete.errors import JobError, StateDoesNotFit
+from grete.model.ending import ExitCode, exit_code
 from grete.spark.lineage import (
     Continue,
     LineageInfo,
@@ -81,10 +82,17 @@ def test_a_checkpoint_that_an_operator_moved_ends_the_lineage_once_a_batch_is_pl
 
 def test_a_stateful_pipeline_never_loses_its_state_silently() -> None:
     lost = StartNew("rewound", LINEAGE)
-    with pytest.raises(JobError, match=r"job\.lineage\.state=discard"):
+    with pytest.raises(StateDoesNotFit, match=r"job\.lineage\.state=discard") as refused:
         refuse_to_lose_state(lost, had_checkpoint=True, discard=False, kept="Aggregate")
+    assert exit_code(refused.value) == ExitCode.UNUSABLE, "no start would find another state"
     refuse_to_lose_state(lost, had_checkpoint=True, discard=True, kept="Aggregate")
     refuse_to_lose_state(lost, had_checkpoint=False, discard=False, kept="Aggregate")
+
+
+def test_a_checkpoint_location_that_is_gone_may_be_back_at_the_next_start() -> None:
+    with pytest.raises(JobError, match="its Spark checkpoint location is gone") as refused:
+        refuse_to_lose_state(StartNew("", LINEAGE), had_checkpoint=True, discard=False, kept="Aggregate")
+    assert exit_code(refused.value) == ExitCode.FAILED
 
 
 def test_a_lineage_follows_inputs_that_have_grown_from_the_beginning_of_their_new_partitions() -> None:

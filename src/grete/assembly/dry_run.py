@@ -32,7 +32,7 @@ from grete.model.job import ContainerModel, JobModel
 from grete.spark.versions import check_installed
 from grete.systems.base import System
 from grete.systems.factory import open_system
-from grete.systems.outputs import OutputSystems
+from grete.systems.outputs import OutputSystems, not_declared
 from grete.wire.container_protocol import Assignment, Partition, Task, document
 
 _COMMAND = (sys.executable, "-P", "-m", "grete.spark.dry_run")
@@ -116,9 +116,7 @@ def _outputs(settings: Settings, systems: OutputSystems, tried: Mapping[str, Any
             found[str(stream)] = system.partition_count(name)
         except StreamNotFound as error:
             if stream not in declared:
-                raise StreamNotFound(
-                    f"output {stream}: {error}; name it in task.outputs, and it is created when the job starts"
-                ) from error
+                raise not_declared(stream, error) from error
             found[str(stream)] = 0
     configured = settings.outputs
     others = [name for name, stream in named.items() if stream is None]

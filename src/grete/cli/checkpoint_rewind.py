@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from grete.cli.options import opened_job
 from grete.cli.output import print_json, print_table
-from grete.cli.rewind_options import add_write_options, is_live, say_whether_written, ssp
+from grete.cli.rewind_options import add_write_options, input_or_ssp, is_live, say_whether_written
 from grete.model.ids import TaskName
 from grete.model.startpoint import StateChoice
 
@@ -23,7 +23,12 @@ _EXPLAINED = (
 def declare(parser: argparse.ArgumentParser) -> None:
     """Declare the options that only this command has."""
     parser.add_argument("--to", required=True, metavar="WHERE", help=_EXPLAINED)
-    parser.add_argument("--ssp", action="append", default=[], help="only this input; may be repeated")
+    parser.add_argument(
+        "--ssp",
+        action="append",
+        default=[],
+        help="only this input, SYSTEM.STREAM, or this partition of it, SYSTEM.STREAM.N; may be repeated",
+    )
     parser.add_argument(
         "--state",
         choices=[choice.value for choice in StateChoice],
@@ -41,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
     request = RewindRequest(
         parse_target(options.to),
         [TaskName(task) for task in options.task],
-        [ssp(text) for text in options.ssp],
+        [input_or_ssp(text) for text in options.ssp],
         StateChoice(options.state),
     )
     with opened_job(options) as handle:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from typing import TYPE_CHECKING
 
 from grete.errors import ConfigError, WireError
-from grete.model.ids import SystemStreamPartition
+from grete.model.ids import SystemStream, SystemStreamPartition
 
 if TYPE_CHECKING:
     from grete.operations import JobHandle
@@ -28,6 +29,20 @@ def ssp(text: str) -> SystemStreamPartition:
     """
     try:
         return SystemStreamPartition.parse(text)
+    except WireError as error:
+        raise ConfigError(f"--ssp {text!r}: {error}") from error
+
+
+def input_or_ssp(text: str) -> SystemStream | SystemStreamPartition:
+    """`system.stream.partition` of an option, or `system.stream` for all partitions of an input.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    with contextlib.suppress(WireError):
+        return SystemStreamPartition.parse(text)
+    try:
+        return SystemStream.parse(text)
     except WireError as error:
         raise ConfigError(f"--ssp {text!r}: {error}") from error
 

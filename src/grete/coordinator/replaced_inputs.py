@@ -7,10 +7,11 @@ also shows a stream that a system of another name has, of which there are no che
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from grete.checkpoint.task_commit import TaskCommit
+from grete.config.key_tables.job import LINEAGE_STATE
 from grete.config.settings import Settings
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.input_streams import read_input_uids
@@ -49,13 +50,26 @@ def replaced_inputs(
         of_one = settings.stream(one)
         stale = [] if of_one.is_reset else list(_without_startpoint(stream, one, commits, now_ms))
         if stale:
+            of_it = {ssp for commit in commits.values() for ssp in commit.offsets if ssp.system_stream == one}
+            named = [str(one)] if set(stale) == of_it else list(map(str, stale[:20]))
             yield (
                 f"{one} was deleted and recreated since this job read it (id {known[one]}, now {uids[one]}), and the "
                 f"job's checkpoints are offsets of the old one: it is unknown what of the new one they would leave "
-                f"out. Say where to go on, with the job stopped: grete checkpoint rewind --job NAME "
-                f"{' '.join(f'--ssp {ssp}' for ssp in stale[:20])} --to oldest --execute (or --to upcoming), or set "
-                f"{of_one.key('samza.reset.offset')}=true for one run"
+                f"out. {_ways_out(settings, one, named)}"
             )
+
+
+def _ways_out(settings: Settings, one: SystemStream, named: Sequence[str]) -> str:
+    """The commands that say where to go on with it; `named` are the parts of it that have none."""
+    state, also = "", ""
+    if settings.job.is_pipeline:  # its state in Spark is of the old one, too
+        state, also = " --state discard", f" and {LINEAGE_STATE.name}=discard"
+    which = " ".join(f"--ssp {name}" for name in named)
+    return (
+        f"Say where to go on, with the job stopped: grete checkpoint rewind --job {settings.job.id.shown} {which} "
+        f"--to oldest{state} --execute (or --to upcoming), or set "
+        f"{settings.stream(one).key('samza.reset.offset')}=true{also} for one run"
+    )
 
 
 def _renamed(

@@ -24,7 +24,7 @@ from grete.checkpoint.startpoint_offsets import resolve
 from grete.checkpoint.task_commit import TaskCommit
 from grete.config.choices import LineageState
 from grete.errors import JobError
-from grete.model.ids import SystemStreamPartition, TaskName
+from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
 from grete.model.startpoint import Startpoint, StartpointKind, StateChoice, StateRequest
 from grete.operations.job_handle import JobHandle
 from grete.operations.startpoints import Where, write_startpoints
@@ -38,7 +38,8 @@ class RewindRequest:
 
     target: RewindTarget
     tasks: Sequence[TaskName] = ()
-    ssps: Sequence[SystemStreamPartition] = ()
+    ssps: Sequence[SystemStreamPartition | SystemStream] = ()
+    """Partitions of inputs, or inputs with all of theirs."""
     state: StateChoice = StateChoice.KEEP
 
 
@@ -154,13 +155,14 @@ class _Planner:
                 known = ", ".join(sorted(self._inputs)[:10])
                 raise JobError(f"job {self._handle.job.shown} has no task {task!r}; it has {known}")
         tasks = self._request.tasks or sorted(self._inputs)
-        for ssp in self._request.ssps:
-            if not any(ssp in self._inputs[task] for task in tasks):
-                raise JobError(f"{ssp} is no input of {', '.join(tasks[:10])}")
-        for task in tasks:
-            for ssp in self._inputs[task]:
-                if not self._request.ssps or ssp in self._request.ssps:
-                    yield task, ssp
+        wanted = self._request.ssps
+        there = [(task, ssp) for task in tasks for ssp in self._inputs[task]]
+        for one in wanted:
+            if not any(one in (ssp, ssp.system_stream) for _, ssp in there):
+                raise JobError(f"{one} is no input of {', '.join(tasks[:10])}")
+        for task, ssp in there:
+            if not wanted or ssp in wanted or ssp.system_stream in wanted:
+                yield task, ssp
 
     def _state_choice(self) -> StateChoice:
         """The choice for the stores; a job without state keeps what it has not."""

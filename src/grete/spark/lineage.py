@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from grete.errors import JobError
+from grete.errors import JobError, StateDoesNotFit
 from grete.spark.offset_log import SparkProgress
 
 
@@ -163,20 +163,22 @@ def refuse_to_lose_state(
     the lineage before has begun and not finished stands in the way, where there are outputs `outside` of streams.
 
     Raises:
-        JobError: naming the reason and the ways out.
+        StateDoesNotFit: naming the reason and the ways out. Only of a location that is gone a plain JobError, since a
+            file system that was away may be back when the container is started again.
     """
     if isinstance(decision, Continue) or not had_checkpoint or discard:
         return
+    refusal = StateDoesNotFit if decision.reason else JobError
     reason = decision.reason or "its Spark checkpoint location is gone"
     if kept is not None and decision.kept_before != "":
-        raise JobError(
+        raise refusal(
             f"this pipeline keeps state in Spark's checkpoint ({kept}) and cannot continue it: {reason}. "
             f"Restore the checkpoint location, or start with empty state at the checkpointed offsets by "
             f"setting job.lineage.state=discard"
         )
     if decision.unfinished and outside:
         words = ", ".join(outside)
-        raise JobError(
+        raise refusal(
             f"this pipeline cannot continue its Spark checkpoint: {reason}; and its last batch was begun, so rows of "
             f"it may be in {words} already. Run it once more as it was, or accept that these come again by "
             f"setting job.lineage.state=discard"

@@ -16,7 +16,7 @@ from grete.clock import Clock
 from grete.config.settings import Settings
 from grete.config.settings.systems import ELSEWHERE
 from grete.config.system_types import system_type
-from grete.errors import StreamNotFound
+from grete.errors import ApplicationError, StreamNotFound
 from grete.model.ids import SystemStream
 from grete.model.streams import StreamSpec
 from grete.systems.base import Message, System
@@ -137,6 +137,13 @@ def create_outputs(
             system.partition_count(name)
         except StreamNotFound:
             system.create_stream(StreamSpec(name, settings.stream(stream).partitions or largest))
+
+
+def not_declared(stream: SystemStream, error: StreamNotFound) -> ApplicationError:
+    """Of an output that is not there and that no coordinator makes."""
+    return ApplicationError(
+        f"output {stream}: {error}; name it in task.outputs, and it is created when the job starts"
+    )
 
 
 def check_outputs(settings: Settings, outputs: OutputSystems) -> None:

@@ -22,7 +22,7 @@ from grete.config.settings import Settings
 from grete.config.settings.outputs import DELTA, JDBC, OutputSettings
 from grete.config.settings.systems import EMBEDDED_SYSTEM
 from grete.container.start import Started
-from grete.errors import ConfigError
+from grete.errors import ConfigError, StreamNotFound
 from grete.model.ids import SystemStream
 from grete.spark.kafka_options import StreamAddress, sink_settings
 from grete.spark.session import STAGE_ATTEMPTS
@@ -36,6 +36,7 @@ from grete.spark.sinks.kafka_transaction import KafkaTransactions, Transactional
 from grete.spark.sinks.local import LocalSink
 from grete.spark.sinks.own import OwnSink
 from grete.systems.factory import open_system
+from grete.systems.outputs import not_declared
 
 
 class Sinks:
@@ -182,6 +183,19 @@ class Sinks:
         return FilesSink(self._spark, settings, re.sub(r"\W", "_", app), assignment.fence)
 
     def _partitions(self, stream: SystemStream) -> int:
+        """How many the output has.
+
+        Raises:
+            ApplicationError: it is not there, and nobody makes it: no start would find it.
+        """
+        try:
+            return self._counted(stream)
+        except StreamNotFound as error:
+            if stream in self._settings.task.written_streams:
+                raise  # the coordinator has made it
+            raise not_declared(stream, error) from error
+
+    def _counted(self, stream: SystemStream) -> int:
         started = self._started
         if stream.system == started.system_name:
             return started.system.partition_count(stream.stream)
