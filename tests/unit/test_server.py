@@ -286,6 +286,31 @@ def test_the_head_of_a_request_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -
     server.close()
 
 
+def test_who_takes_an_answer_slowly_has_longer_than_for_the_head_of_a_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Large(View):
+        def metrics(self) -> str:
+            return "x" * (64 << 20)
+
+    monkeypatch.setattr(serve, "bounded_protocol", lambda: bounded_protocol(Limits(head_s=0.1, unread_s=60)))
+    server = HttpServer(Large(), bind("127.0.0.1", 0), TOKENS)
+    server.start()
+    port = int(server.url.rsplit(":", 1)[1])
+    head = (
+        f"GET /metrics HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nauthorization: {GOOD['authorization']}\r\n\r\n"
+    )
+    with raw(port, head.encode()) as slow:
+        taken = len(slow.recv(1000))
+        for _ in range(3):  # each of them lasts as long as the deadline of a head
+            with raw(port, b"GET") as silent:
+                assert not silent.recv(1)
+        while taken < 64 << 20 and (piece := slow.recv(1 << 20)):
+            taken += len(piece)
+    assert taken >= 64 << 20
+    server.close()
+
+
 def test_who_takes_nothing_of_an_answer_is_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
     """Above the limit no idle connection would be left to make room, and no heartbeat would come in."""
 

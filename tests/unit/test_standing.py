@@ -13,6 +13,7 @@ from grete.coordinator.events import (
     ModelChanged,
     Tick,
 )
+from grete.coordinator.monitors.containers import ContainerFacts
 from grete.coordinator.standing import RESTARTING, RUNNING, STARTING, Standing, standing
 from grete.coordinator.state import ContainerSpec, State
 from grete.model.ids import ContainerId
@@ -24,6 +25,10 @@ WHY = "KeyError 'page' at local.views.0 offset 4"
 def started(*containers: ContainerId, policy: RetryPolicy | None = None) -> State:
     specs = {id_: ContainerSpec(f"tasks of {id_}", "q", "p") for id_ in containers}
     return decide(State(policy or RetryPolicy()), ModelChanged(1, specs), 0)[0]
+
+
+def said(state: str, message: str = "") -> ContainerFacts:
+    return ContainerFacts(1, 0.0, state, message=message)
 
 
 def failed(state: State, times: int = 1) -> State:
@@ -38,9 +43,9 @@ def failed(state: State, times: int = 1) -> State:
 def test_a_job_starts_spark_until_its_query_runs() -> None:
     state = started(ZERO)
     assert standing(state, {}) == Standing(STARTING)
-    assert standing(state, {ZERO: "starting"}) == Standing(STARTING)
-    assert standing(state, {ZERO: "running"}) == Standing(RUNNING)
-    assert standing(state, {ZERO: "paused"}) == Standing(RUNNING)
+    assert standing(state, {ZERO: said("starting")}) == Standing(STARTING)
+    assert standing(state, {ZERO: said("running")}) == Standing(RUNNING)
+    assert standing(state, {ZERO: said("paused")}) == Standing(RUNNING)
 
 
 def test_a_job_that_fails_says_how_often_it_may_and_why() -> None:
@@ -51,19 +56,31 @@ def test_a_job_that_fails_says_how_often_it_may_and_why() -> None:
 
 def test_a_job_that_commits_again_has_nothing_to_say() -> None:
     state, _ = decide(failed(started(ZERO)), Tick(), 10_000)
-    assert standing(state, {ZERO: "running"}) == Standing(RUNNING, f"restarting 1/9: {WHY}")
+    assert standing(state, {ZERO: said("running")}) == Standing(RUNNING, f"restarting 1/9: {WHY}")
     state, _ = decide(state, ContainerCommitted(ZERO, state.containers[ZERO].launch), 10_000)
-    assert standing(state, {ZERO: "running"}) == Standing(RUNNING)
+    assert standing(state, {ZERO: said("running")}) == Standing(RUNNING)
+
+
+def test_a_job_that_waits_says_for_what_while_it_tries_again_too() -> None:
+    full = "no room for what Spark writes: No space left on device; free space\nfurther words"
+    waits = Standing(RUNNING, f"waits until it can go on: {full.splitlines()[0]}")
+    for state in ("waiting", "starting", "running"):
+        assert standing(started(ZERO), {ZERO: said(state, full)}) == waits
+    assert standing(started(ZERO), {ZERO: said("failed", "KeyError")}) == Standing(RUNNING), (
+        "its exit says it"
+    )
+    two = standing(started(ZERO, ONE), {ZERO: said("running"), ONE: said("waiting", full)})
+    assert two.message == f"container 1 {waits.message}"
 
 
 def test_a_job_of_which_a_part_does_not_run_says_which() -> None:
     state = started(ZERO, ONE, policy=RetryPolicy(count=0, fail_job=False))
     given_up = failed(state)
-    assert standing(given_up, {ONE: "running"}) == Standing(
+    assert standing(given_up, {ONE: said("running")}) == Standing(
         RUNNING, f"container 0 given up after 1 failures: {WHY}"
     )
     held, _ = decide(state, ContainerRequested(ONE, "stop"), 1)
-    assert standing(held, {ZERO: "running"}) == Standing(RUNNING), (
+    assert standing(held, {ZERO: said("running")}) == Standing(RUNNING), (
         "the history says who rests, and status asks it"
     )
 

@@ -77,7 +77,7 @@ class Course:
         self._control = control
         self._report = report
         self._outage_pause_s = _OUTAGE_PAUSE_S[0]
-        self._is_outage = False
+        self._outage = ""
         self._done = BatchOutcome()
         self._commits = 0
 
@@ -116,7 +116,7 @@ class Course:
         if assignment.epoch != self._epoch:
             raise Fenced(assignment.fence.scope, epoch=self._epoch, seen=assignment.epoch)
         self._control.running(assignment.serial)
-        self._report(state="starting", serial=assignment.serial, paused=0, message="")
+        self._report(state="starting", serial=assignment.serial, paused=0, message=self._outage)
         return assignment
 
     def _process(self, assignment: Assignment) -> Generator[Step, Any, Ended]:
@@ -134,14 +134,14 @@ class Course:
             if not (error.may_pass or is_skipped or isinstance(error, StorageFull)):
                 raise
             # the first time of an outage, which is over with the next batch: it may last for days
-            level = logging.DEBUG if self._is_outage else logging.WARNING
+            level = logging.DEBUG if self._outage else logging.WARNING
             _log.log(
                 level,
                 "container %s waits, and starts its work again until it can go on: %s",
                 *(self._container, error),
             )
-            self._is_outage = True
-            self._report(state="waiting", message=str(error)[:2000])
+            self._outage = str(error)[:2000] or type(error).__name__
+            self._report(state="waiting", message=self._outage)
         yield Wait(self._outage_pause_s)
         self._outage_pause_s = min(2 * self._outage_pause_s, _OUTAGE_PAUSE_S[1])
         return Ended.INTERRUPTED
@@ -149,15 +149,16 @@ class Course:
     def on_batch(self, batch_id: int, outcome: BatchOutcome) -> None:
         """A batch is committed: count it, and report that an outage is over."""
         self._outage_pause_s = _OUTAGE_PAUSE_S[0]
-        if self._is_outage:
+        if self._outage:
             _log.warning("container %s goes on", self._container)
-            self._is_outage = False
+            self._outage = ""
         self._commits += 1
         self._done.records += outcome.records
         self._done.dead_letters += outcome.dead_letters
         self._done.commit_s += outcome.commit_s
         self._report(
             state="running",
+            message="",
             batch_id=batch_id,
             records=self._done.records,
             commits=self._commits,

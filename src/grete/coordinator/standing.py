@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from grete.config.settings.coordinator import RetryPolicy
+from grete.coordinator.monitors.containers import ContainerFacts, Facts
 from grete.coordinator.state import Container, State
 from grete.model.ids import ContainerId
 
@@ -15,6 +16,7 @@ RUNNING = "running"
 _NOT_AT_WORK = ("", "starting")
 """States that a container reports before its query runs; empty before its first heartbeat."""
 _LONGEST = 400
+_NO_FACTS = ContainerFacts(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +27,14 @@ class Standing:
     message: str = ""
 
 
-def standing(state: State, reported: Mapping[ContainerId, str]) -> Standing:
-    """How the job stands, given the states that its containers reported last."""
+def standing(state: State, reported: Facts) -> Standing:
+    """How the job stands, given what its containers reported last."""
     working = {id_: one for id_, one in state.containers.items() if not _is_standby(state, id_)}
     several = len(working) > 1
     troubles = [
         f"container {id_} {text}" if several else text
         for id_, one in sorted(working.items())
-        if (text := _trouble(one, state.retry))
+        if (text := _trouble(one, state.retry) or _wait(reported.get(id_, _NO_FACTS)))
     ]
     return Standing(_word(working, reported), "; ".join(troubles)[:_LONGEST])
 
@@ -41,13 +43,25 @@ def _is_standby(state: State, id_: ContainerId) -> bool:
     return id_ in state.specs and state.specs[id_].standby
 
 
-def _word(containers: Mapping[ContainerId, Container], reported: Mapping[ContainerId, str]) -> str:
+def _word(containers: Mapping[ContainerId, Container], reported: Facts) -> str:
     expected = {id_: one for id_, one in containers.items() if not (one.done or one.given_up or one.held)}
-    if any(one.running and reported.get(id_, "") not in _NOT_AT_WORK for id_, one in expected.items()):
+    if any(one.running and _said(reported, id_) not in _NOT_AT_WORK for id_, one in expected.items()):
         return RUNNING
     if any(one.failures.count for one in expected.values()):
         return RESTARTING
     return STARTING if expected or not containers else RUNNING
+
+
+def _said(reported: Facts, id_: ContainerId) -> str:
+    """The state that it reported; one that tries again whether an outage is over is not about to start Spark."""
+    facts = reported.get(id_, _NO_FACTS)
+    return "waiting" if _wait(facts) else facts.state
+
+
+def _wait(facts: ContainerFacts) -> str:
+    """For what a container waits that goes on by itself when it is there again."""
+    said = "" if facts.state == "failed" else facts.message.partition("\n")[0].strip()
+    return f"waits until it can go on: {said}" if said else ""
 
 
 def _trouble(container: Container, policy: RetryPolicy) -> str:

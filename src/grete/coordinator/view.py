@@ -250,7 +250,11 @@ class View:
                 found[id_] = ContainerFacts(slot.launch)
             else:
                 found[id_] = ContainerFacts(
-                    slot.launch, one.at_s, one.heartbeat.state, one.heartbeat.batch_id
+                    slot.launch,
+                    one.at_s,
+                    one.heartbeat.state,
+                    one.heartbeat.batch_id,
+                    message=one.heartbeat.message,
                 )
         return found
 
@@ -258,8 +262,7 @@ class View:
         """How the job stands."""
         if self.loop is None:
             return Standing()
-        said = {id_: facts.state for id_, facts in self.container_facts().items()}
-        return standing(self.loop.state, said)
+        return standing(self.loop.state, self.container_facts())
 
     def job(self) -> Job:
         """See CoordinatorView."""

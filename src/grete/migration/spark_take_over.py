@@ -148,7 +148,8 @@ def _of_query(query: OldQuery, *, discard_state: bool) -> Iterator[Note]:
     if query.planned > query.committed:
         says = (
             f"batch {query.planned} was planned and not committed: its records are processed by grete; what of them "
-            "the query has written already is in its output, and stays there"
+            "the query has written already is in its output, and stays there; to have none of it twice, let the "
+            "query end this batch first, by one more run of it"
         )
         yield Note(Section.CHECKPOINTS, f"offsets/{query.planned}", Outcome.AS_IS, says)
     for source, shown in query.foreign.items():

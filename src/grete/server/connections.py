@@ -55,7 +55,14 @@ class _Bounded(H11Protocol):
     def _wait(self) -> None:
         self._go_on()
         self.idle[self] = None
-        self._deadline = self.loop.call_later(self.limits.head_s, self.transport.abort)
+        self._deadline = self.loop.call_later(self.limits.head_s, self._expire)
+
+    def _expire(self) -> None:
+        """No request came in time. What a client still takes of an answer has a limit of its own."""
+        if self._unread is None:
+            self.transport.abort()
+        else:
+            self._deadline = self.loop.call_later(self.limits.head_s, self._expire)
 
     def _go_on(self) -> None:
         self.idle.pop(self, None)

@@ -16,8 +16,8 @@ class ContainerFacts:
     """The facts of a container that should be running.
 
     `launch` distinguishes incarnations. `heartbeat_s` is when the last heartbeat of this one came, on the clock whose
-    `now_s` the monitors get; None before the first. `state` and `batch_id` are what it said. `lag` is what its tasks
-    have left, None when unknown.
+    `now_s` the monitors get; None before the first. `state`, `batch_id` and `message`, for what it waits, are what it
+    said. `lag` is what its tasks have left, None when unknown.
     """
 
     launch: int
@@ -25,6 +25,7 @@ class ContainerFacts:
     state: str = ""
     batch_id: int = -1
     lag: int | None = None
+    message: str = ""
 
 
 Facts = Mapping[ContainerId, ContainerFacts]
