@@ -167,6 +167,14 @@ def test_a_plan_that_cannot_run_is_refused_in_sparks_words_and_in_one_attempt(
     assert not tried.left_behind()
 
 
+def test_a_setting_that_spark_refuses_is_named_without_a_trace(trial: Callable[[str], Trial]) -> None:
+    refused = trial("Priced").run("--dry-run", "--set", "spark.sql.shuffle.partitions=many")
+    assert refused.returncode == 2, refused.stdout
+    assert "Spark refuses its settings" in refused.stderr
+    assert 'the config "spark.sql.shuffle.partitions" is invalid' in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
 def test_no_topic_is_created_on_kafka(
     kafka: KafkaCluster, tmp_path: Path, job_maker: Callable[[Path, str, str], Any]
 ) -> None:

@@ -28,6 +28,7 @@ from grete.spark.kafka_connector import connector_settings, could_not_start
 from grete.spark.kafka_options import REDACTED_OPTIONS
 from grete.spark.libraries import output_settings
 from grete.spark.referring_settings import for_command_line, resolved
+from grete.spark.refused_settings import refused_settings
 from grete.spark.versions import class_archive
 from grete.spark.worker_python import VARIABLE, application_python, worker_python
 
@@ -86,15 +87,16 @@ def build_session(
     """Start (or get) the session of a DataFrame pipeline; see `session_settings`.
 
     Raises:
-        ConfigError, JobError: see `connector_settings` and `could_not_start`.
+        ConfigError, JobError: see `connector_settings`, `could_not_start` and `refused_settings`.
     """
     settings = _jvm_started(app_name, config, kafka_system)
     builder = SparkSession.builder
     for key, value in resolved(settings).items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel(_log_level(config))
-    rename_without_programs(session)
+    with refused_settings(Settings.of(config).spark.options):
+        session = builder.getOrCreate()
+        session.sparkContext.setLogLevel(_log_level(config))
+        rename_without_programs(session)
     _await_executors(session.sparkContext, Settings.of(config).spark)
     if _PARTITIONS not in settings:
         session.conf.set(_PARTITIONS, str(session.sparkContext.defaultParallelism))
@@ -174,7 +176,7 @@ def build_context(app_name: str, config: Mapping[str, str]) -> SparkContext:
     A session is 60 MB and at least 1.5 s of a processor more at each start.
 
     Raises:
-        ConfigError, JobError: see `could_not_start`.
+        ConfigError, JobError: see `could_not_start` and `refused_settings`.
     """
     settings = context_settings(app_name, config)
     try:
@@ -182,7 +184,8 @@ def build_context(app_name: str, config: Mapping[str, str]) -> SparkContext:
             SparkContext._ensure_initialized(
                 conf=SparkConf().setAll(list(for_command_line(settings).items()))
             )
-        context = SparkContext.getOrCreate(SparkConf().setAll(list(resolved(settings).items())))
+        with refused_settings(Settings.of(config).spark.options):
+            context = SparkContext.getOrCreate(SparkConf().setAll(list(resolved(settings).items())))
     except PySparkRuntimeError as error:
         raise could_not_start(settings, error) from error
     context.setLogLevel(_log_level(config))
@@ -202,7 +205,8 @@ def start_context(config: Mapping[str, str]) -> None:
         build_context(name, config)
         return
     given = _jvm_started(name, config)
-    SparkContext.getOrCreate(SparkConf().setAll(list(resolved(given).items())))
+    with refused_settings(settings.spark.options):
+        SparkContext.getOrCreate(SparkConf().setAll(list(resolved(given).items())))
 
 
 def _await_executors(context: SparkContext, spark: SparkSettings) -> None:
