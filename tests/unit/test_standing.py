@@ -14,9 +14,12 @@ from grete.coordinator.events import (
     Tick,
 )
 from grete.coordinator.monitors.containers import ContainerFacts
+from grete.coordinator.progress import ReportedProgress
 from grete.coordinator.standing import RESTARTING, RUNNING, STARTING, Standing, standing
 from grete.coordinator.state import ContainerSpec, State
 from grete.model.ids import ContainerId
+from grete.testing.clock import ManualClock
+from grete.wire.container_protocol import Heartbeat
 
 ZERO, ONE = ContainerId("0"), ContainerId("1")
 WHY = "KeyError 'page' at local.views.0 offset 4"
@@ -71,6 +74,22 @@ def test_a_job_that_waits_says_for_what_while_it_tries_again_too() -> None:
     )
     two = standing(started(ZERO, ONE), {ZERO: said("running"), ONE: said("waiting", full)})
     assert two.message == f"container 1 {waits.message}"
+
+
+def test_an_outage_that_no_batch_shows_to_be_over_is_over_after_a_minute_at_work() -> None:
+    clock = ManualClock()
+    progress = ReportedProgress(clock)
+
+    def message(state: str) -> str:
+        progress.record("0", Heartbeat(1, state=state, message="the disk is full"))
+        return progress.by_container()["0"].heartbeat.message
+
+    for state in ("waiting", "starting", "running", "waiting", "running"):
+        clock.advance(59)
+        assert message(state) == "the disk is full"
+    clock.advance(2)
+    assert not message("running")
+    assert message("waiting") == "the disk is full"
 
 
 def test_a_job_of_which_a_part_does_not_run_says_which() -> None:

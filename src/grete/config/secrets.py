@@ -45,21 +45,21 @@ def resolve_secrets(value: str, environment: Mapping[str, str] | None = None) ->
         ConfigError: a variable is not set, a file cannot be read or is larger than 64 KiB. Never holds a secret.
         JobError: on an executor, whose container cannot be asked.
     """
-    variables = os.environ if environment is None else environment
-    asks = environment is None and VARIABLE in variables and has_reference(value)
-    known = _fetched.at(variables[VARIABLE]) if asks else {}
+    given = os.environ if environment is None else environment
+    asks = environment is None and VARIABLE in given and has_reference(value)
+    known = _fetched.at(given[VARIABLE]) if asks else {}
 
     def resolved(match: re.Match[str]) -> str:
         if match[0] in known:
             return known[match[0]]
         if match["kind"] == "file":
             return _read(match["name"])
-        if match["name"] not in variables:
+        if match["name"] not in given:
             raise ConfigError(
                 f"cannot resolve {match[0]}: the environment variable {match['name']!r} is not set in this process. "
                 f"Containers get it from their coordinator, so set it where that is started, or write ${{file:/path}}"
             )
-        return variables[match["name"]]
+        return given[match["name"]]
 
     return _REFERENCE.sub(resolved, value)
 

@@ -14,6 +14,8 @@ from grete.wire.container_protocol import Heartbeat
 from grete.wire.metric_values import Count, Durations, Level, MetricValue, ReportedMetrics
 
 _WINDOW_S = 60.0
+_OUTAGE_OVER_S = 60.0
+"""A container that has been at work for so long waits for nothing more, though no batch has shown it."""
 _ENGINE = "spark."
 
 
@@ -22,6 +24,7 @@ class Progress:
     """The last heartbeat of an incarnation, when it came, and the records it had processed during the last minute.
 
     `restarts` counts the incarnations that reported before it. `metrics` are its last, which `heartbeat` has not.
+    `waited_s` is when it was last seen not at work. The message of its heartbeat says for what it waits.
     """
 
     heartbeat: Heartbeat
@@ -29,6 +32,7 @@ class Progress:
     samples: deque[tuple[float, int]] = field(default_factory=deque)
     restarts: int = 0
     metrics: ReportedMetrics | None = None
+    waited_s: float = 0.0
 
     @property
     def engine(self) -> dict[str, dict[str, float]]:
@@ -79,7 +83,10 @@ class ReportedProgress:
             if heartbeat.metrics is not UNSET:
                 metrics = heartbeat.metrics
             heartbeat = msgspec.structs.replace(heartbeat, metrics=UNSET, known=UNSET)
-            self._reported[container] = Progress(heartbeat, now_s, samples, restarts, metrics)
+            waited_s = now_s if before is None or is_new or heartbeat.state != "running" else before.waited_s
+            if now_s - waited_s > _OUTAGE_OVER_S:
+                heartbeat = msgspec.structs.replace(heartbeat, message="")
+            self._reported[container] = Progress(heartbeat, now_s, samples, restarts, metrics, waited_s)
 
     def by_container(self) -> dict[str, Progress]:
         """The progress of each container that has reported."""
