@@ -26,12 +26,23 @@ from grete.private_files import private_directory, private_opener
 
 _PASSED_ON = (
     *("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "USER", "LOGNAME", "TZ"),
-    *("JAVA_HOME", "SPARK_HOME", "HADOOP_CONF_DIR", "YARN_CONF_DIR"),
+    *("JAVA_HOME", "SPARK_HOME", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "LD_LIBRARY_PATH"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "GOOGLE_APPLICATION_CREDENTIALS"),
+    *("IDENTITY_ENDPOINT", "IDENTITY_HEADER"),
 )
-_PASSED_ON_PREFIXES = ("GRETE_", "PYSPARK_", "SPARK_", "PYTHON")
+_PASSED_ON_PREFIXES = ("GRETE_", "PYSPARK_", "SPARK_", "PYTHON", "AWS_", "AZURE_", "KRB5")
+"""Of the last ones libraries read how this machine reaches others, and who it is there."""
 _PATHS = (
     *("PATH", "PYTHONPATH", "TMPDIR", "JAVA_HOME", "SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_CONF_DIR"),
-    *("YARN_CONF_DIR", "GRETE_SPARK_KAFKA_JARS"),
+    *("YARN_CONF_DIR", "GRETE_SPARK_KAFKA_JARS", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+    *(
+        "REQUESTS_CA_BUNDLE",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "AWS_CONFIG_FILE",
+        "AWS_SHARED_CREDENTIALS_FILE",
+    ),
+    *("AWS_WEB_IDENTITY_TOKEN_FILE", "AZURE_FEDERATED_TOKEN_FILE", "KRB5_CONFIG"),
 )
 _COMMANDS = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 """Paths only where they have a slash, as in a shell."""
