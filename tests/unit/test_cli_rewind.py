@@ -180,6 +180,9 @@ def test_restored_to_the_oldest_offset_the_stores_are_empty(job: JobUnderTest, c
 def test_a_rewind_can_be_for_one_task_or_one_input(job: JobUnderTest, capsys: Output) -> None:
     assert rewind(capsys, "oldest", "--task", "Partition 1") == {SECOND: ("2", "0", 2, 0)}
     assert rewind(capsys, "oldest", "--ssp", "local.in") == EVERYTHING
+    beyond = refused(capsys, 1, "checkpoint", "rewind", "--to", "offset:999", "--ssp", FIRST)
+    assert "asks for offset 999" in beyond
+    assert "Nothing was written: ask for another offset" in beyond
     assert "local.out is no input of Partition 0" in refused(capsys, 1, *_REWIND, "--ssp", "local.out")
     assert "a stream is written system.stream" in refused(capsys, 2, *_REWIND, "--ssp", "in")
     assert rewind(capsys, "offset:3", "--ssp", FIRST, "--execute") == {FIRST: ("4", "3", 1, 0)}

@@ -10,9 +10,16 @@ from grete.systems.admin import OffsetAdmin, PartitionOffsets
 
 
 def resolve(
-    startpoint: Startpoint, ssp: SystemStreamPartition, offsets: PartitionOffsets, admin: OffsetAdmin
+    startpoint: Startpoint,
+    ssp: SystemStreamPartition,
+    offsets: PartitionOffsets,
+    admin: OffsetAdmin,
+    *,
+    is_written: bool = True,
 ) -> str:
     """The next offset to read. A timestamp after the last record means upcoming, as in Samza's Kafka system.
+
+    One that is not written yet needs not be taken back.
 
     Raises:
         OffsetOutOfRange: a specific offset that retention has removed, or that is past the end.
@@ -35,6 +42,8 @@ def resolve(
                 offsets,
                 admin,
                 f"the startpoint of {ssp} asks for offset {startpoint.offset}",
-                "Take it back with: grete startpoint delete, or ask for another offset",
+                "Take it back with: grete startpoint delete, or ask for another offset"
+                if is_written
+                else "Nothing was written: ask for another offset",
             )
             return startpoint.offset

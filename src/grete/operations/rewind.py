@@ -210,7 +210,7 @@ class _Planner:
         )
 
     def _resolved(self, ssp: SystemStreamPartition, startpoint: Startpoint) -> str:
-        return resolve(startpoint, ssp, self._offsets(ssp), self._system(ssp.system))
+        return resolve(startpoint, ssp, self._offsets(ssp), self._system(ssp.system), is_written=False)
 
     def _targets(self, selected: Sequence[tuple[TaskName, SystemStreamPartition]]) -> dict[Where, Startpoint]:
         target = self._request.target
