@@ -27,6 +27,14 @@ def test_sparks_context_knows_what_settings_refer_to_and_its_command_line_does_n
     assert for_command_line(settings) == known
 
 
+def test_the_master_is_what_is_written_for_spark_as_for_all_that_asks_where_executors_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MASTER", "local[2]")
+    settings = {"spark.master": "${env:MASTER}"}
+    assert resolved(settings) == for_command_line(settings) == settings
+
+
 def test_a_setting_that_refers_to_nothing_is_named() -> None:
     with pytest.raises(
         ConfigError, match=r"spark\.hadoop\.fs\.s3a\.access\.key: cannot resolve .*NOBODY_SET_IT"

@@ -12,6 +12,8 @@ from grete.config.secrets import has_reference, resolve_secrets
 from grete.errors import ConfigError
 
 _OF_THE_START = ("spark.driver.", "spark.jars", "spark.submit.", "spark.master", "spark.app.name")
+_AS_WRITTEN = "spark.master"
+"""Where executors are is asked by rules and plans before Spark starts, of the value as it is written."""
 
 
 def resolved(settings: Mapping[str, str]) -> dict[str, str]:
@@ -20,7 +22,7 @@ def resolved(settings: Mapping[str, str]) -> dict[str, str]:
     Raises:
         ConfigError: a reference refers to nothing; names the key.
     """
-    return {key: _resolved(key, value) for key, value in settings.items()}
+    return {key: value if key == _AS_WRITTEN else _resolved(key, value) for key, value in settings.items()}
 
 
 def for_command_line(settings: Mapping[str, str]) -> dict[str, str]:

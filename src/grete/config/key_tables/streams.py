@@ -265,8 +265,10 @@ STORE_WRITE_BATCH = Key(
     no_effect="changes of a batch are in memory",
 )
 
-SPARK_MASTER = Key("spark.master", TEXT, "local[*]", _CONTAINER, "Where executors run.")
-SPARK_OTHER = Key("spark.%s", TEXT, None, _CONTAINER, "Passed on to Spark as it is.", is_open=True)
+SPARK_MASTER = Key("spark.master", TEXT, "local[*]", _CONTAINER, "Where executors run; no reference.")
+SPARK_OTHER = Key(
+    "spark.%s", TEXT, None, _CONTAINER, "Passed on to Spark, references resolved.", is_open=True
+)
 SENSITIVE = Key(
     "sensitive.%s",
     TEXT,
