@@ -286,42 +286,22 @@ def test_the_head_of_a_request_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -
     server.close()
 
 
-def test_who_takes_an_answer_slowly_has_longer_than_for_the_head_of_a_request(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class Large(View):
-        def metrics(self) -> str:
-            return "x" * (64 << 20)
-
-    monkeypatch.setattr(serve, "bounded_protocol", lambda: bounded_protocol(Limits(head_s=0.1, unread_s=60)))
-    server = HttpServer(Large(), bind("127.0.0.1", 0), TOKENS)
-    server.start()
-    port = int(server.url.rsplit(":", 1)[1])
-    head = (
-        f"GET /metrics HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nauthorization: {GOOD['authorization']}\r\n\r\n"
-    )
-    with raw(port, head.encode()) as slow:
-        taken = len(slow.recv(1000))
-        for _ in range(3):  # each of them lasts as long as the deadline of a head
-            with raw(port, b"GET") as silent:
-                assert not silent.recv(1)
-        while taken < 64 << 20 and (piece := slow.recv(1 << 20)):
-            taken += len(piece)
-    assert taken >= 64 << 20
-    server.close()
+LARGE = 64 << 20
 
 
-def test_who_takes_nothing_of_an_answer_is_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Above the limit no idle connection would be left to make room, and no heartbeat would come in."""
-
-    asked = []
+@contextlib.contextmanager
+def large_answer(
+    monkeypatch: pytest.MonkeyPatch, limits: Limits
+) -> Iterator[tuple[socket.socket, HttpServer, list[bool]]]:
+    """A client that has asked for more than buffers take, its server, and whether that has begun to answer."""
+    asked: list[bool] = []
 
     class Large(View):
         def metrics(self) -> str:
             asked.append(True)
-            return "x" * (64 << 20)
+            return "x" * LARGE
 
-    monkeypatch.setattr(serve, "bounded_protocol", lambda: bounded_protocol(Limits(unread_s=0.1)))
+    monkeypatch.setattr(serve, "bounded_protocol", lambda: bounded_protocol(limits))
     server = HttpServer(Large(), bind("127.0.0.1", 0), TOKENS)
     server.start()
     port = int(server.url.rsplit(":", 1)[1])
@@ -329,6 +309,27 @@ def test_who_takes_nothing_of_an_answer_is_let_go_of(monkeypatch: pytest.MonkeyP
         f"GET /metrics HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nauthorization: {GOOD['authorization']}\r\n\r\n"
     )
     with raw(port, head.encode()) as slow:
+        yield slow, server, asked
+    server.close()
+
+
+def test_who_takes_an_answer_slowly_has_longer_than_for_the_head_of_a_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with large_answer(monkeypatch, Limits(head_s=0.1, unread_s=60)) as (slow, server, asked):
+        taken = len(slow.recv(1000))
+        assert asked
+        for _ in range(3):  # each of them lasts as long as the deadline of a head
+            with raw(int(server.url.rsplit(":", 1)[1]), b"GET") as silent:
+                assert not silent.recv(1)
+        while taken < LARGE and (piece := slow.recv(1 << 20)):
+            taken += len(piece)
+    assert taken >= LARGE
+
+
+def test_who_takes_nothing_of_an_answer_is_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above the limit no idle connection would be left to make room, and no heartbeat would come in."""
+    with large_answer(monkeypatch, Limits(unread_s=0.1)) as (slow, server, asked):
         connections = server._server.server_state.connections
         eventually(lambda: asked, "the server answers")
         eventually(lambda: not connections, "the server lets it go")
@@ -336,8 +337,7 @@ def test_who_takes_nothing_of_an_answer_is_let_go_of(monkeypatch: pytest.MonkeyP
         with contextlib.suppress(ConnectionResetError):
             while piece := slow.recv(1 << 20):
                 taken += len(piece)
-        assert taken < 64 << 20
-    server.close()
+        assert taken < LARGE
 
 
 def test_an_answers_body_does_not_wait_until_its_head_has_been_acknowledged() -> None:

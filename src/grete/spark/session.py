@@ -139,19 +139,37 @@ def _jvm_started(app_name: str, config: Mapping[str, str], kafka_system: str | N
     with _JVM:
         settings = session_settings(app_name, config, kafka_system)
         if SparkContext._gateway is None:
-            _start_jvm(settings, Settings.of(config))
+            given, before = Settings.of(config), os.environ[VARIABLE]
+            os.environ |= application_python(given.job, is_local=given.spark.is_local)
+            try:
+                _start_jvm(settings)
+            finally:
+                os.environ[VARIABLE] = before
     return settings
 
 
-def _start_jvm(settings: Mapping[str, str], given: Settings) -> None:
-    before = os.environ[VARIABLE]
-    os.environ |= application_python(given.job, is_local=given.spark.is_local)
+def _start_jvm(settings: Mapping[str, str]) -> None:
+    """Start the JVM of this process, if there is none, by a command line without secrets.
+
+    Raises:
+        ConfigError, JobError: see `for_command_line` and `could_not_start`.
+    """
+    if SparkContext._gateway is not None:
+        return
     try:
         SparkContext._ensure_initialized(conf=SparkConf().setAll(list(for_command_line(settings).items())))
     except PySparkRuntimeError as error:
         raise could_not_start(settings, error) from error
-    finally:
-        os.environ[VARIABLE] = before
+
+
+def _context(settings: Mapping[str, str], given: SparkSettings) -> SparkContext:
+    """The context with these settings, of which `given` are those that the configuration has.
+
+    Raises:
+        ConfigError: see `resolved` and `refused_settings`.
+    """
+    with refused_settings(given.options):
+        return SparkContext.getOrCreate(SparkConf().setAll(list(resolved(settings).items())))
 
 
 def app_name(assignment: Assignment) -> str:
@@ -179,17 +197,11 @@ def build_context(app_name: str, config: Mapping[str, str]) -> SparkContext:
         ConfigError, JobError: see `could_not_start` and `refused_settings`.
     """
     settings = context_settings(app_name, config)
-    try:
-        if SparkContext._gateway is None:
-            SparkContext._ensure_initialized(
-                conf=SparkConf().setAll(list(for_command_line(settings).items()))
-            )
-        with refused_settings(Settings.of(config).spark.options):
-            context = SparkContext.getOrCreate(SparkConf().setAll(list(resolved(settings).items())))
-    except PySparkRuntimeError as error:
-        raise could_not_start(settings, error) from error
+    given = Settings.of(config).spark
+    _start_jvm(settings)
+    context = _context(settings, given)
     context.setLogLevel(_log_level(config))
-    _await_executors(context, Settings.of(config).spark)
+    _await_executors(context, given)
     return context
 
 
@@ -204,9 +216,7 @@ def start_context(config: Mapping[str, str]) -> None:
     if not settings.job.is_pipeline:
         build_context(name, config)
         return
-    given = _jvm_started(name, config)
-    with refused_settings(settings.spark.options):
-        SparkContext.getOrCreate(SparkConf().setAll(list(resolved(given).items())))
+    _context(_jvm_started(name, config), settings.spark)
 
 
 def _await_executors(context: SparkContext, spark: SparkSettings) -> None:
