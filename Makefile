@@ -1,4 +1,4 @@
-# One word per task; the same here and in CI. Everything depends on `setup`, which is quick the second time.
+# One word per task; the same here and in CI. Everything depends on the environment, which is quick the second time.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
@@ -6,6 +6,7 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+ARCHIVE := $(VENV)/.class-archive
 CODE := src tests examples benchmarks
 export GRETE_HOME ?= $(CURDIR)/.grete
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -16,7 +17,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help: ## these lines
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
 
-setup: $(STAMP) ## .venv with everything that is locked, and what a fresh machine lacks
+setup: $(STAMP) $(ARCHIVE) ## .venv with everything that is locked, and what a fresh machine lacks
 
 $(STAMP): requirements/build.txt requirements/dev.txt pyproject.toml scripts/need.sh
 	bash scripts/need.sh $(VENV)
@@ -25,22 +26,27 @@ $(STAMP): requirements/build.txt requirements/dev.txt pyproject.toml scripts/nee
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	touch $@
 
-demo: setup ## two jobs over 336,776 flights
+# From which pipelines start in two thirds of the time; they run without it as well. Tests have one of their own.
+$(ARCHIVE): $(STAMP)
+	$(BIN)/python -m grete.spark.class_archive >/dev/null 2>&1 || echo "pipelines start without an archive of classes" >&2
+	touch $@
+
+demo: $(STAMP) ## two jobs over 336,776 flights
 	$(BIN)/python examples/flights/demo.py
 
 MANAGER ?= standalone
 SERVICES_standalone :=
 SERVICES_yarn := yarn_jars
 SERVICES_kubernetes := kube_apiserver
-demo-cluster: setup ## the same on a cluster that it starts; MANAGER=standalone, yarn, or kubernetes (needs root and Go)
+demo-cluster: $(STAMP) ## the same on a cluster that it starts; MANAGER=standalone, yarn, or kubernetes (needs root and Go)
 	SERVICES="kafka_jars spark_kafka_jars $(SERVICES_$(MANAGER))" bash scripts/services.sh
 	$(BIN)/python examples/flights/demo.py --cluster $(MANAGER)
 
-demo-kafka: setup ## the same on a Kafka broker that it starts
+demo-kafka: $(STAMP) ## the same on a Kafka broker that it starts
 	SERVICES="kafka_jars spark_kafka_jars" bash scripts/services.sh
 	$(BIN)/python examples/flights/demo.py --kafka
 
-lint: setup ## ruff, mypy, import-linter, the lock, docs that are made from code
+lint: $(STAMP) ## ruff, mypy, import-linter, the lock, docs that are made from code
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy
@@ -48,11 +54,11 @@ lint: setup ## ruff, mypy, import-linter, the lock, docs that are made from code
 	bash scripts/lock.sh --check
 	$(BIN)/python -m grete.config.document | diff -u docs/configuration.md - # differs: make docs
 
-format: setup ## let ruff do what it can
+format: $(STAMP) ## let ruff do what it can
 	$(BIN)/ruff check --fix $(CODE)
 	$(BIN)/ruff format $(CODE)
 
-docs: setup ## regenerate what is made from code
+docs: $(STAMP) ## regenerate what is made from code
 	$(BIN)/python -m grete.config.document > docs/configuration.md
 
 # Tests run side by side, each with a limit, and leave nothing behind: `python -m tests.harness --help`.
@@ -62,10 +68,10 @@ TIMES ?= 20
 
 unit: test-fast ## the same as test-fast
 
-test-fast: setup ## unit, wire and property tests, in a minute: after each edit
+test-fast: $(STAMP) ## unit, wire and property tests, in a minute: after each edit
 	$(HARNESS) --workers 2 -q tests/unit tests/wire tests/property
 
-test: setup ## lint and every test but the nightly ones
+test: $(STAMP) ## lint and every test but the nightly ones
 	$(MAKE) --no-print-directory --jobs 2 --output-sync lint services
 	$(HARNESS) $(if $(CI),--again) -q -m "not nightly"
 
@@ -80,7 +86,7 @@ test-repeated: services ## tests one after the other, many times: TESTS="FILE::T
 durations: ## what tests took in the last run: prints what computed longest, and lets the next begin with the longest
 	$(BIN)/python -m tests.harness.durations
 
-services: setup ## what tests need besides Python and Java; SERVICES=kube_apiserver (needs Go): Kubernetes, built once
+services: $(STAMP) ## what tests need besides Python and Java; SERVICES=kube_apiserver (needs Go): Kubernetes, built once
 	bash scripts/services.sh
 
 nightly: lint services ## every test, campaigns in their long form, and all tests on a busy machine
@@ -89,7 +95,7 @@ nightly: lint services ## every test, campaigns in their long form, and all test
 	$(HARNESS) --beside 10 -q -m "not nightly"
 	$(MAKE) --no-print-directory spark-versions
 
-spark-versions: setup ## tests of whole jobs on the other versions of Spark that grete runs on; fetches each, 400 MB
+spark-versions: $(STAMP) ## tests of whole jobs on the other versions of Spark that grete runs on; fetches each, 400 MB
 	bash scripts/spark_versions.sh
 
 bench: setup ## ratios to the same work by hand, in one run
@@ -99,12 +105,12 @@ BENCH ?= kafka
 bench-kafka: setup services ## the log on Kafka against the real Samza; BENCH=kafka_peers, kafka_latency: jobs against peers; ARGS
 	@$(BIN)/python -m benchmarks.$(BENCH) $(ARGS)
 
-interop: setup services ## both directions with the real Samza; prints what each side read
+interop: $(STAMP) services ## both directions with the real Samza; prints what each side read
 	$(BIN)/python -m pytest -q -s tests/interop
 
 CASES ?= 500
 SEED ?= 1
-fuzz-plans: setup ## random jobs, starts, growth and moves through the real planner and ours; CASES=500 SEED=1
+fuzz-plans: $(STAMP) ## random jobs, starts, growth and moves through the real planner and ours; CASES=500 SEED=1
 	SERVICES=samza_jars bash scripts/services.sh
 	$(BIN)/python -m grete.testing.plans --cases $(CASES) --seed $(SEED)
 

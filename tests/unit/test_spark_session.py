@@ -41,12 +41,15 @@ def test_the_jvm_of_a_pipeline_starts_from_the_archive_of_its_classes_where_ther
         return session_settings("job", given)["spark.driver.extraJavaOptions"]
 
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.delenv("SPARK_SUBMIT_OPTS", raising=False)
     assert "SharedArchiveFile" not in options()
     class_archive().touch()
     archived = f"-XX:SharedArchiveFile={class_archive()}"
     assert archived in options()
     assert archived not in options(spark_driver_extraJavaOptions="-XX:+UseSerialGC")
     assert archived not in context_settings("job", {})["spark.driver.extraJavaOptions"]
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-XX:SharedArchiveFile=/of/all.jsa -XX:+UseSerialGC")
+    assert archived not in options(), "Java takes the last one, and none that another collector has written"
 
 
 def test_the_loopback_address_is_the_drivers_on_a_local_master_only() -> None:

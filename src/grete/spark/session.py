@@ -42,6 +42,7 @@ _NOT_FOR_SHARES = {
 }
 """Switched off, whatever is configured, and why."""
 STAGE_ATTEMPTS = "spark.stage.maxConsecutiveAttempts"
+_ARCHIVE = "-XX:SharedArchiveFile"
 _WORKER_DAEMON = "grete.spark.worker_daemon"
 _SCHEDULING_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _DEFAULTS = {
@@ -254,12 +255,12 @@ def session_settings(
 ) -> dict[str, str]:
     """The settings with which the session of a pipeline starts; see `_settings`.
 
-    Unless `spark.driver.extraJavaOptions` is set, the driver's JVM starts from the archive of its classes, where it
-    was made (`grete.spark.class_archive`). Unless `spark.python.daemon.module` is, its workers on this machine are
-    forked from `grete.spark.worker_daemon`.
+    Unless `spark.driver.extraJavaOptions` is set, or the environment names another one for every JVM of Spark's, the
+    driver's starts from the archive of its classes, where it was made (`grete.spark.class_archive`). Unless
+    `spark.python.daemon.module` is, its workers on this machine are forked from `grete.spark.worker_daemon`.
     """
-    archive = class_archive()
-    java = shlex.quote(f"-XX:SharedArchiveFile={archive}") if archive.exists() else ""
+    archive, is_named = class_archive(), _ARCHIVE in os.environ.get("SPARK_SUBMIT_OPTS", "")
+    java = shlex.quote(f"{_ARCHIVE}={archive}") if archive.exists() and not is_named else ""
     settings = _settings(app_name, config, kafka_system, java=java)
     if local_cores(settings["spark.master"]) is not None:
         settings.setdefault("spark.python.daemon.module", _WORKER_DAEMON)
