@@ -3,7 +3,8 @@
 One broker, one Spark session, one topic of JSON; both sides read it with Spark's connector until nothing is left and
 write to a topic of their own, turn by turn, the order changing. What grete does more is: one transaction under a
 fence for the rows of each batch and its checkpoints; with stamps, a header on every record instead. By hand means
-`writeStream.format("kafka")`, whose records are there at least once.
+`writeStream.format("kafka")`, whose records are there at least once. With `--cluster` tasks run on the executors of
+two workers, so the driver sends the rows of a transaction, and by hand and with stamps the tasks do.
 
 A run of grete is a new job, with its topics, fence and checkpoints. That takes half a second here, where a session
 stands waiting, and nothing where a job's JVM starts beside it; `batches_ratio` is of the clock without it.
@@ -17,8 +18,8 @@ import os
 import platform
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,6 +40,7 @@ from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.spark.job_run import run_job
 from grete.spark.session import build_session
 from grete.testing.kafka_broker import KafkaCluster
+from grete.testing.spark_cluster import SparkCluster
 
 PARTITIONS = 4
 BATCH = 200_000
@@ -108,7 +110,7 @@ def early(parsed: DataFrame) -> DataFrame:
 class Bench:
     """A broker, a topic that is filled once, a session."""
 
-    def __init__(self, broker: KafkaCluster, records: int, directory: Path) -> None:
+    def __init__(self, broker: KafkaCluster, records: int, directory: Path, spark: Mapping[str, str]) -> None:
         self.records = records
         self._directory = directory
         self._bootstrap = broker.bootstrap
@@ -122,8 +124,8 @@ class Bench:
             "task.checkpoint.replication.factor": "1",
             "task.inputs": "kafka.in",
             "task.max.records.per.batch": str(BATCH),
-            "spark.master": "local[2]",
             "spark.driver.memory": "2g",
+            **spark,
         }
         self.spark: SparkSession = build_session("bench", self.config, kafka_system="kafka")
         self._topic("in")
@@ -242,16 +244,31 @@ def comparisons(bench: Bench) -> dict[str, tuple[Callable[[], Cost], Callable[[]
     }
 
 
-def run(records: int, pairs: int, only: Sequence[str]) -> dict[str, object]:
+@contextmanager
+def on_workers(folder: Path) -> Iterator[Mapping[str, str]]:
+    """Settings for a cluster of two workers with a core each."""
+    cluster = SparkCluster(folder)
+    cluster.start()
+    try:
+        yield {"spark.master": cluster.bootstrap, "spark.cores.max": "2", "spark.executor.memory": "1g"}
+    finally:
+        cluster.stop()
+
+
+def run(records: int, pairs: int, only: Sequence[str], *, is_cluster: bool) -> dict[str, object]:
     """The comparisons of these names; all without any."""
-    with tempfile.TemporaryDirectory(prefix="grete-bench-") as folder:
-        broker = KafkaCluster(Path(folder) / "broker")
+    with tempfile.TemporaryDirectory(prefix="grete-bench-") as name, ExitStack() as held:
+        folder = Path(name)
+        broker = KafkaCluster(folder / "broker")
         broker.start()
-        try:
-            known = comparisons(Bench(broker, records, Path(folder)))
-            return {name: compare(records, pairs, *known[name], _WARM_UPS) for name in only or known}
-        finally:
-            broker.stop()
+        held.callback(broker.stop)
+        spark: Mapping[str, str] = {"spark.master": "local[2]"}
+        if is_cluster:
+            spark = held.enter_context(on_workers(folder / "cluster"))
+        bench = Bench(broker, records, folder, spark)
+        held.callback(bench.spark.stop)
+        known = comparisons(bench)
+        return {name: compare(records, pairs, *known[name], _WARM_UPS) for name in only or known}
 
 
 def main() -> None:
@@ -259,6 +276,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="A DataFrame pipeline on Kafka against PySpark by hand.")
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--pairs", type=int, default=4)
+    parser.add_argument("--cluster", action="store_true", help="on two workers of a core each, not local[2]")
     parser.add_argument("--only", nargs="+", default=[], metavar="COMPARISON")
     given = parser.parse_args()
     when = datetime.now(UTC).strftime("%Y-%m-%dT%H%M%SZ")
@@ -267,7 +285,8 @@ def main() -> None:
         "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
         "load_average_before": round(os.getloadavg()[0], 1),  # far above 1: something else ran beside it
         "batch": BATCH,
-        **run(given.records, given.pairs, given.only),
+        "spark": "two workers of a core each" if given.cluster else "local[2]",
+        **run(given.records, given.pairs, given.only, is_cluster=given.cluster),
     }
     text = json.dumps(figures, indent=2)
     print(text)

@@ -1,11 +1,16 @@
-"""Rows that Spark's connector writes, in one transaction with the checkpoints of their batch."""
+"""Rows that Spark's connector writes, in one transaction with the checkpoints of their batch.
+
+Tasks send them where they run in the driver's process, as here; else the driver does, which is tested here as well.
+"""
 
 from __future__ import annotations
 
+import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -21,6 +26,7 @@ from grete.errors import ConfigError, Fenced, LogError
 from grete.keyed_log.base import Entry
 from grete.model.fence import Fence
 from grete.spark.kafka_options import sink_settings
+from grete.spark.sinks.kafka_senders import DriverSender, Sender, TaskSender
 from grete.spark.sinks.kafka_transaction import KafkaTransactions, TransactionalSink
 from grete.systems.base import System
 from grete.systems.commit_group import CommitGroup
@@ -30,6 +36,7 @@ from grete.testing.waiting import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
+MAX_RESULTS = "spark.driver.maxResultSize"
 PARTITIONS = 2
 BATCH = Batch("lineage", 0)
 
@@ -37,7 +44,10 @@ BATCH = Batch("lineage", 0)
 class Pipeline:
     """The transactions of one container's output, epoch after epoch."""
 
-    def __init__(self, spark: SparkSession, kafka: KafkaCluster, home: Path) -> None:
+    def __init__(
+        self, spark: SparkSession, kafka: KafkaCluster, home: Path, sender: Callable[[Any], Sender]
+    ) -> None:
+        self._sender = sender
         self.name = f"tx-{uuid.uuid4().hex[:8]}"
         self.log = f"{self.name}-log"
         self.config: Mapping[str, str] = {
@@ -67,8 +77,9 @@ class Pipeline:
     def being_opened(self, epoch: int, timeout_s: float = 60.0) -> KafkaTransactions:
         settings = sink_settings(self.config, "kafka")
         streams = [self.name, self.log]
+        sender = self._sender(self._spark._jvm)
         made = KafkaTransactions(
-            self._spark, self.system, [self.fence(epoch)], streams, settings, timeout_s, SystemClock()
+            self._spark, self.system, [self.fence(epoch)], streams, settings, timeout_s, SystemClock(), sender
         )
         made.begin_opening()
         return made
@@ -107,11 +118,23 @@ class Pipeline:
         return [one.value for one in self.system.checkpoint_log(self.log).read() if one.key == b"checkpoint"]
 
 
-@pytest.fixture
-def pipeline(spark: SparkSession, kafka: KafkaCluster, tmp_path: Path) -> Iterator[Pipeline]:
-    made = Pipeline(spark, kafka, tmp_path)
+@pytest.fixture(params=[TaskSender, DriverSender])
+def pipeline(
+    spark: SparkSession, kafka: KafkaCluster, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Pipeline]:
+    made = Pipeline(spark, kafka, tmp_path, request.param)
     yield made
     made.system.close()
+
+
+@pytest.fixture
+def small_results(spark: SparkSession) -> Iterator[None]:
+    """The driver takes no more than 900 kB of a job's results."""
+    settings = spark.sparkContext._jsc.sc().conf()
+    before = settings.get(MAX_RESULTS, "512m")
+    settings.set(MAX_RESULTS, "900k")
+    yield
+    settings.set(MAX_RESULTS, before)
 
 
 def test_rows_of_a_batch_and_its_checkpoints_become_visible_together(pipeline: Pipeline) -> None:
@@ -234,3 +257,20 @@ def test_a_batch_whose_shuffled_rows_are_lost_fails_instead_of_being_repeated_wi
     with closing(pipeline.opened(2)) as repeated:
         repeated.commit(pipeline.group(2, b"one"))
     assert pipeline.rows() == []
+
+
+@pytest.mark.parametrize("pipeline", [DriverSender], indirect=True)
+def test_a_batch_that_is_larger_than_the_drivers_results_may_be_comes_to_it_in_parts(
+    pipeline: Pipeline, spark: SparkSession, small_results: None
+) -> None:
+    kept = spark.sparkContext._jsc.getPersistentRDDs().keySet()
+    with closing(pipeline.opened(1)) as transactions:
+        for number in range(2):
+            values = [f"{number}-{os.urandom(2_000).hex()}" for _ in range(300)]  # 1.2 MB, in two partitions
+            pipeline.write(transactions, *values)
+            transactions.commit(pipeline.group(1, b"one"))
+            assert pipeline.rows()[-300:] == sorted(values)
+    assert len(pipeline.rows()) == 600
+    assert spark.sparkContext._jsc.getPersistentRDDs().keySet() == kept, (
+        "executors need not keep them any longer"
+    )

@@ -247,9 +247,12 @@ def configure(job: Any, line: str) -> None:
         config.write(f"{line}\n")
 
 
+@pytest.mark.parametrize("master", ["local[2]", "local[2,3]"])
 def test_killed_at_any_step_of_a_batch_a_reader_of_what_is_committed_gets_each_row_once(
-    job: Any, topics: Topics, log: Any, password: str, tmp_path: Path
+    job: Any, topics: Topics, log: Any, password: str, tmp_path: Path, master: str
 ) -> None:
+    """Tasks send the rows, or the driver, where tasks may be tried again."""
+    configure(job, f"spark.master={master}")
     configure(job, "cluster-manager.container.retry.count=-1")
     records = RECORDS * 6 if NIGHTLY else RECORDS  # the kills take 17 batches of a thousand
     topics.fill(records)

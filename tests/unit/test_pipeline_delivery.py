@@ -11,47 +11,56 @@ from grete.config.choices import PipelineDelivery
 from grete.config.settings import Settings
 from grete.errors import ConfigError
 from grete.spark.session import STAGE_ATTEMPTS, session_settings
+from grete.spark.sinks.kafka_senders import can_tasks_send
 from grete.spark.sinks.kafka_transaction import delivery
 
 TRANSACTIONS, STAMPS, PLAIN = PipelineDelivery.TRANSACTIONS, PipelineDelivery.STAMPS, PipelineDelivery.PLAIN
 
 
-def of(chosen: str | None, checkpoints_in: str, master: str, attempts: str | None) -> PipelineDelivery:
+def of(chosen: str | None, checkpoints_in: str = "kafka") -> PipelineDelivery:
     config = {"systems.kafka.samza.factory": "kafka"}
     if chosen is not None:
         config["systems.kafka.pipeline.delivery"] = chosen
-    return delivery(Settings.of(config).system("kafka"), checkpoints_in, master, attempts)
+    return delivery(Settings.of(config).system("kafka"), checkpoints_in)
 
 
-@pytest.mark.parametrize("master", ["local", "local[4]", "local[*]"])
-def test_with_a_local_master_rows_are_in_the_transaction_of_the_checkpoints(master: str) -> None:
-    assert of(None, "kafka", master, "1") is TRANSACTIONS
-    assert of("transactions", "kafka", master, "1") is TRANSACTIONS
+def test_rows_are_in_the_transaction_of_the_checkpoints() -> None:
+    assert of(None) is TRANSACTIONS
+    assert of("transactions") is TRANSACTIONS
+
+
+def test_where_the_checkpoints_are_elsewhere_rows_get_stamps_and_the_log_or_an_error_says_why(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert of(None, "other") is STAMPS
+    assert caplog.messages
+    with pytest.raises(ConfigError, match="checkpoints are in 'other'"):
+        of("transactions", "other")
 
 
 @pytest.mark.parametrize(
-    ("checkpoints_in", "master", "attempts", "reason"),
+    ("master", "attempts", "expected"),
     [
-        ("kafka", "spark://host:7077", "1", "spark.master=spark://host:7077"),
-        ("kafka", "local[2,3]", "1", r"local\[2,3\]"),
-        ("kafka", "local[2]", "4", "lets Spark repeat tasks"),
-        ("kafka", "local[2]", None, "lets Spark repeat tasks"),
-        ("other", "local[2]", "1", "checkpoints are in 'other'"),
+        ("local", "1", True),
+        ("local[4]", "1", True),
+        ("local[*]", "1", True),
+        ("local[2,3]", "1", False),
+        ("local[2]", "4", False),
+        ("local[2]", None, False),
+        ("spark://host:7077", "1", False),
+        ("yarn", None, False),
     ],
 )
-def test_where_there_can_be_no_transactions_rows_get_stamps_and_the_log_or_an_error_says_why(
-    checkpoints_in: str, master: str, attempts: str | None, reason: str, caplog: pytest.LogCaptureFixture
+def test_tasks_send_where_they_are_in_the_drivers_process_and_none_is_repeated(
+    master: str, attempts: str | None, expected: bool
 ) -> None:
-    with caplog.at_level(logging.WARNING):
-        assert of(None, checkpoints_in, master, attempts) is STAMPS
-    assert caplog.messages
-    with pytest.raises(ConfigError, match=reason):
-        of("transactions", checkpoints_in, master, attempts)
+    assert can_tasks_send(master, attempts) is expected
 
 
 def test_stamps_and_plain_rows_are_had_anywhere_by_asking_for_them() -> None:
-    assert of("stamps", "kafka", "local", "1") is STAMPS
-    assert of("plain", "kafka", "local", "1") is PLAIN
+    assert of("stamps") is STAMPS
+    assert of("plain", "other") is PLAIN
 
 
 def test_a_pipeline_on_kafka_repeats_no_stage_on_a_local_master_unless_it_is_configured() -> None:

@@ -73,7 +73,7 @@ class PipelineDelivery(StrEnum):
     """How the rows of a DataFrame pipeline get into a topic."""
 
     AUTO = "auto"
-    """In transactions where that can be, else with stamps."""
+    """In transactions in the system of the checkpoints, else with stamps."""
     TRANSACTIONS = "transactions"
     """Each batch in one transaction with its checkpoints."""
     STAMPS = "stamps"

@@ -277,7 +277,7 @@ def _settings(
     """The settings that Spark starts with. Executors run the interpreter that runs us, so that packages are the same.
 
     With `kafka_system` there is the connector to Kafka (`grete.spark.kafka_connector`). On a local master Spark then
-    repeats no task, since rows of a first attempt would stay in a transaction (`spark.sinks.kafka_transaction`).
+    repeats no task, since rows of a first attempt would stay in a transaction (`spark.sinks.kafka_senders`).
 
     Spark's ports ask who comes: on a local master by itself, elsewhere as the cluster's own configuration says, since
     all its processes share the secret, and one given here would stand in a command line.

@@ -43,8 +43,8 @@ PIPELINE_DELIVERY = Key(
     _QUERY,
     "How a DataFrame pipeline's rows get to Kafka. `transactions`: each batch in one transaction with its "
     "checkpoints, so that readers of what is committed get each row once. `stamps`: each record says which batch it "
-    "is of, and a `CommittedReader` gets each once. `plain`: at least once. `auto` is transactions where Spark's "
-    "master is local and the checkpoints are in this system, else stamps.",
+    "is of, and a `CommittedReader` gets each once. `plain`: at least once. `auto` is transactions where the "
+    "checkpoints are in this system, else stamps.",
 )
 SYSTEM_OFFSET = Key(
     "systems.%s.samza.offset.default",

@@ -32,6 +32,7 @@ from grete.spark.sinks.files import FilesSink
 from grete.spark.sinks.hub import HubSink
 from grete.spark.sinks.jdbc import JdbcSink
 from grete.spark.sinks.kafka import KafkaSink, OutputStamps, new_attempt, plain_records
+from grete.spark.sinks.kafka_senders import sender_for
 from grete.spark.sinks.kafka_transaction import KafkaTransactions, TransactionalSink, delivery
 from grete.spark.sinks.local import LocalSink
 from grete.spark.sinks.own import OwnSink
@@ -142,16 +143,10 @@ class Sinks:
         return folder / own / stream.stream
 
     def _delivery(self, system: str) -> PipelineDelivery:
-        context = self._spark.sparkContext
-        return delivery(
-            self._settings.system(system),
-            self._started.system_name,
-            context.master,
-            context.getConf().get(STAGE_ATTEMPTS),
-        )
+        return delivery(self._settings.system(system), self._started.system_name)
 
     def _opened(self, streams: Sequence[str]) -> KafkaTransactions:
-        started = self._started
+        started, context = self._started, self._spark.sparkContext
         opened = KafkaTransactions(
             self._spark,
             started.system,
@@ -160,6 +155,7 @@ class Sinks:
             sink_settings(started.assignment.config, started.system_name),
             self._settings.task.batch_transaction_timeout_s,
             SystemClock(),
+            sender_for(self._spark._jvm, context.master, context.getConf().get(STAGE_ATTEMPTS)),
         )
         self._held.callback(opened.close)
         return opened

@@ -17,12 +17,12 @@ from pyspark.sql import functions as F
 
 from grete.api import Batch
 from grete.checkpoint.output_commits import HEADER, ONCE, Attempt, LineageCommits, stamp_prefix
-from grete.config.settings.spark import local_cores
 from grete.container.assignment import Assignment
 from grete.errors import ConfigError
 from grete.keyed_log.base import Entry
 from grete.spark import plans
 from grete.spark.pipeline_rows import check_types, key_of, value_of
+from grete.spark.sinks.kafka_senders import runs_tasks_once
 from grete.systems.commit_group import SegmentWrite
 
 OWN = ("key", "value", "headers", "partition")
@@ -137,11 +137,6 @@ def records(
 def write(written: DataFrame, settings: Mapping[str, str], topic: str) -> None:
     """Write the records; all copies have them on return. When it fails, some may be there."""
     written.write.format("kafka").options(**settings, topic=topic, includeHeaders="true").save()
-
-
-def runs_tasks_once(master: str) -> bool:
-    """Whether Spark never repeats a failed task; local masters do not by default."""
-    return local_cores(master) is not None and "," not in master
 
 
 def may_be_reordered(batch: DataFrame) -> bool:

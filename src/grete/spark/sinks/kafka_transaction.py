@@ -1,13 +1,12 @@
 """One transaction for the rows of a batch, which Spark's connector writes, and for its checkpoints.
 
-On a local master the tasks of a batch run in the JVM that this process has started, and the connector keeps the
-producers of a JVM in a pool, by their settings. A producer with a transactional id is taken from that pool and opened
-here, so the connector's tasks find it, and what they send is part of the transaction that was begun with it. The
-checkpoints are its last records. So rows and checkpoints become visible together or never, whatever a batch
-that is repeated may make of its rows.
+The connector keeps the producers of a JVM in a pool, by their settings. A producer with a transactional id is taken
+from that of the driver's JVM and opened here, so whatever the connector sends there is part of the transaction that
+was begun with it (`kafka_senders`: from tasks, or from the driver). The checkpoints are its last records. So rows and
+checkpoints become visible together or never, whatever a batch that is repeated may make of its rows.
 
 The pool, and how producers are found in it, are the connector's own and not its public interface. Where they have
-changed, its tasks make a producer that was never opened, and that one refuses to send.
+changed, the connector makes a producer that was never opened, and that one refuses to send.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ from grete.failpoints import failpoint
 from grete.keyed_log import kafka_header
 from grete.keyed_log.base import Entry
 from grete.model.fence import Fence
-from grete.spark.session import STAGE_ATTEMPTS
-from grete.spark.sinks.kafka import plain_records, runs_tasks_once
+from grete.spark.sinks.kafka import plain_records
+from grete.spark.sinks.kafka_senders import Sender, scala_object
 from grete.systems.base import System
 from grete.systems.commit_group import CommitGroup, SegmentWrite, TransactionalStore
 from grete.systems.kafka.fence import transactional_id
@@ -67,12 +66,14 @@ class KafkaTransactions(TransactionalStore):
         settings: Mapping[str, str],
         timeout_s: float,
         clock: Clock,
+        sender: Sender,
     ) -> None:
         """`streams` are written; `settings`, the connector's options, hold secrets: not to be shown."""
         self._jvm: Any = spark._jvm
         self._topics: dict[str, Any] = {}
         self._system = system
         self._clock = clock
+        self._sender = sender
         self._fence = fences[0]
         self._slot = system.transactions(fences, _SLOT, streams)
         self._is_begun = False
@@ -108,7 +109,6 @@ class KafkaTransactions(TransactionalStore):
     def _open(self) -> None:
         self._answered("opening the outputs", self._end_older)
         self._record = self._jvm.org.apache.kafka.clients.producer.ProducerRecord
-        self._writer = _scala(self._jvm.org.apache.spark.sql.kafka010, "KafkaWriter")
         self._headers = self._own_headers()
         self._client_settings = self._parameters()
         self._cached = self._pool.acquire(self._client_settings)
@@ -134,7 +134,7 @@ class KafkaTransactions(TransactionalStore):
 
     @property
     def _pool(self) -> Any:
-        return _scala(self._jvm.org.apache.spark.sql.kafka010.producer, "InternalKafkaProducerPool")
+        return scala_object(self._jvm.org.apache.spark.sql.kafka010.producer, "InternalKafkaProducerPool")
 
     def _parameters(self) -> Any:
         """The producer's settings as the connector makes them of its options."""
@@ -142,27 +142,26 @@ class KafkaTransactions(TransactionalStore):
         for name, value in self.settings.items():
             options.put(name, value)
         scala_map = self._jvm.PythonUtils.toScalaMap(options)
-        without_case = _scala(self._jvm.org.apache.spark.sql.catalyst.util, "CaseInsensitiveMap").apply(
+        without_case = scala_object(self._jvm.org.apache.spark.sql.catalyst.util, "CaseInsensitiveMap").apply(
             scala_map
         )
-        provider = _scala(self._jvm.org.apache.spark.sql.kafka010, "KafkaSourceProvider")
+        provider = scala_object(self._jvm.org.apache.spark.sql.kafka010, "KafkaSourceProvider")
         return provider.kafkaParamsForProducer(without_case)
 
     def write(self, records: DataFrame, topic: str) -> None:
-        """Compute records and send them as part of the transaction, which begins with the batch's first output.
+        """Compute records and send them as part of the transaction, which begins with the first that are sent.
 
         Raises:
             Fenced, ConfigError, LogError: see `await_open`; or the transaction cannot begin.
             PySparkException, Py4JError: Spark failed; the transaction is to be given up by `close`.
         """
-        self._begin()
         into = self._topics.get(topic)
         if into is None:  # to look the class up takes a millisecond
             into = self._topics[topic] = self._jvm.scala.Some(topic)
         try:
-            # The connector's writer itself: `records.write.format("kafka")` comes here by way of a command and one
-            # more query, which are analysed and planned for each batch.
-            self._writer.write(records._jdf.queryExecution(), self._client_settings, into)
+            send = self._sender.prepare(records)
+            self._begin()
+            send(self._client_settings, into)
         except (PySparkException, Py4JError) as error:
             self._check_fence()
             if _is_refused(str(error)):
@@ -287,9 +286,7 @@ class TransactionalSink:
         """The transactions are closed by the one who opened them."""
 
 
-def delivery(
-    system: SystemSettings, checkpoints_in: str, master: str, stage_attempts: str | None
-) -> PipelineDelivery:
+def delivery(system: SystemSettings, checkpoints_in: str) -> PipelineDelivery:
     """How rows get into the topics of a system; never `auto`.
 
     Raises:
@@ -298,9 +295,9 @@ def delivery(
     chosen = system.pipeline_delivery
     if chosen not in (PipelineDelivery.AUTO, PipelineDelivery.TRANSACTIONS):
         return chosen
-    reason = _why_impossible(system.name, checkpoints_in, master, stage_attempts)
-    if not reason:
+    if system.name == checkpoints_in:
         return PipelineDelivery.TRANSACTIONS
+    reason = f"the checkpoints are in {checkpoints_in!r}, and a transaction is of one system"
     if chosen is PipelineDelivery.TRANSACTIONS:
         raise ConfigError(
             f"systems.{system.name}.pipeline.delivery=transactions is not possible: {reason}. With stamps a "
@@ -310,27 +307,6 @@ def delivery(
         "outputs in system %r get stamps, at least once but for a CommittedReader: %s", system.name, reason
     )
     return PipelineDelivery.STAMPS
-
-
-def _why_impossible(system: str, checkpoints_in: str, master: str, stage_attempts: str | None) -> str:
-    """The reason why rows cannot be part of a transaction, "" where they can.
-
-    What Spark repeats would be in the transaction twice. Local masters repeat no task unless they are told how often,
-    and with one attempt at a stage none whose input was lost.
-    """
-    if system != checkpoints_in:
-        return f"the checkpoints are in {checkpoints_in!r}, and a transaction is of one system"
-    if not runs_tasks_once(master):
-        return (
-            f"with spark.master={master} Spark runs tasks in other processes or repeats those that failed; "
-            f"local, local[N] and local[*] do not"
-        )
-    return "" if stage_attempts == "1" else f"{STAGE_ATTEMPTS}={stage_attempts} lets Spark repeat tasks"
-
-
-def _scala(package: Any, name: str) -> Any:
-    """The Scala object of this name."""
-    return getattr(getattr(package, f"{name}$"), "MODULE$")
 
 
 def _is_refused(text: str) -> bool:
