@@ -25,6 +25,7 @@ GreteError
 │   ├── ApplicationError   the application cannot be loaded, or its plan cannot be built
 │   │   └── StateDoesNotFit   Spark's state is of another plan than the pipeline's
 │   ├── ApplicationGone    the application's own process has ended; its share begins again
+│   ├── LineagesUnreachable   the file system of a pipeline's lineages did not answer
 │   ├── ContainerGone      a share has lost its connection to its container, and begins again
 │   └── ProcessingError    a message could not be processed; names task, SSP and offset
 ├── PackageError           an environment cannot be built, or is not what its manifest says
@@ -268,6 +269,12 @@ class ApplicationError(JobError):
 
 class StateDoesNotFit(ApplicationError):
     """The state that a pipeline has in Spark's checkpoint is of another plan, or of other offsets; says how."""
+
+
+class LineagesUnreachable(JobError):
+    """The file system that has a pipeline's lineages did not answer. Nothing was begun or given up."""
+
+    may_pass = True
 
 
 class ContainerGone(JobError):

@@ -78,4 +78,6 @@ def _print(options: argparse.Namespace, shown: str, found: Belongings) -> None:
         print(f"  log stream          {found.log_stream}")
     print(f"  folder              {found.folder}")
     also = "".join(f", {name} too (other jobs may write it)" for name in found.left)
+    if found.lineages_left:
+        also += f", lineages at {found.lineages_left} too (Spark alone reaches them: remove them by hand)"
     print(f"Inputs and outputs stay{also}.")

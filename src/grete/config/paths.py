@@ -10,13 +10,12 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from grete.config.key import LOCATION, PATH
+from grete.config.key import LOCATION, PATH, SCHEME
 from grete.config.keys import find_key
 
 _FILE_REFERENCE = re.compile(r"\$\{file:(?P<name>[^{}]+)\}")
 _CERTIFICATE = re.compile(r"(sensitive\.)?systems\..+\.ssl\.\w+\.location")
 _FIRST_PARTS = ("job.", "systems.", "sensitive.systems.", "task.checkpoint.", "outputs.")
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def working_folder() -> Path:
@@ -47,4 +46,4 @@ def _is_path(key: str, value: str) -> bool:
     known = find_key(key)
     if known is None:
         return False
-    return known.type is PATH or (known.type is LOCATION and _SCHEME.match(value) is None)
+    return known.type is PATH or (known.type is LOCATION and SCHEME.match(value) is None)

@@ -69,10 +69,11 @@ class Assignment:
         """Where the container keeps its files."""
         return Settings.of(self.config).job.state_directory(self.job, home) / f"container-{self.container_id}"
 
-    def lineage_directory(self, home: Path) -> Path:
-        """Where the container of a pipeline keeps lineages."""
-        folder = Settings.of(self.config).job.lineage_directory(self.job, home)
-        return folder / f"container-{self.container_id}" / "lineages"
+    def lineage_place(self, home: Path) -> Path | str:
+        """Where the container of a pipeline keeps lineages; a text is an address of Hadoop's."""
+        place = Settings.of(self.config).job.lineage_place(self.job, home)
+        own = f"container-{self.container_id}/lineages"
+        return f"{place}/{own}" if isinstance(place, str) else place / own
 
     def store_directory(self, home: Path) -> Path:
         """Store files are kept by task, not by container: a task that moves on one host finds its files."""

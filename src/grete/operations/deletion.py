@@ -36,6 +36,8 @@ class Belongings:
     log_stream: str = ""
     left: tuple[str, ...] = ()
     """Streams of logs and diagnostics that stay, since other jobs may write them."""
+    lineages_left: str = ""
+    """The address of lineages on a file system of Hadoop's, which Spark alone reaches."""
 
     def document(self) -> dict[str, object]:
         """As JSON."""
@@ -47,6 +49,7 @@ class Belongings:
             "checkpoint_copies": list(self.checkpoint_copies),
             "log_stream": self.log_stream,
             "left": list(self.left),
+            "lineages_left": self.lineages_left,
         }
 
 
@@ -59,6 +62,7 @@ def belongings(handle: JobHandle) -> Belongings:
     with handle.commit_system() as opened:
         there = set(opened.streams())
     changelogs = [settings.store(store).changelog_stream(handle.job) for store in settings.store_names]
+    lineages = settings.job.lineage_place(handle.job, handle.home)
     return Belongings(
         stream_name(handle.job),
         f"{system}.{handle.checkpoint_log_name}",
@@ -66,6 +70,7 @@ def belongings(handle: JobHandle) -> Belongings:
         str(handle.state_directory),
         tuple(_checkpoint_copies(handle)),
         *_log_streams(handle),
+        lineages if isinstance(lineages, str) else "",
     )
 
 
@@ -122,11 +127,10 @@ def delete_job(handle: JobHandle) -> None:
         _refuse_orphans(handle)
         found, config = belongings(handle), handle.config()
         job = Settings.of(config).job
-        standby, lineages = (
-            of(handle.job, handle.home) for of in (job.standby_directory, job.lineage_directory)
-        )
-        for folder in (found.folder, standby, lineages):
-            shutil.rmtree(folder, ignore_errors=True)
+        standby, lineages = (of(handle.job, handle.home) for of in (job.standby_directory, job.lineage_place))
+        for folder in (Path(found.folder), standby, lineages):
+            if isinstance(folder, Path):  # file systems of Hadoop's are reached by Spark alone
+                shutil.rmtree(folder, ignore_errors=True)
         with _checkpoint_store(handle) as store:
             if store is not None:
                 store.delete(_tasks(handle))

@@ -16,15 +16,17 @@ def foreign_of_tasks(
 ) -> dict[TaskName, dict[str, str]]:
     """Of each task's last batch: where sources of Spark's own ended, by their number in the plan.
 
-    Only of tasks whose container has such sources and its lineage on this machine, or in a folder that it mounts.
+    Only of tasks whose container has such sources and its lineage on this machine, or in a folder that it mounts:
+    file systems of Hadoop's are reached by Spark alone.
 
     Raises:
         SparkLogUnreadable: Spark's offset log is damaged.
     """
     job = handle.settings.job
-    if not job.is_pipeline:
+    folder = job.lineage_place(handle.job, handle.home)
+    if not job.is_pipeline or isinstance(folder, str):
         return {}
-    folder, containers = job.lineage_directory(handle.job, handle.home), handle.assignments()
+    containers = handle.assignments()
 
     @cache  # the tasks of a container end their batches together
     def of_batch(container: ContainerId, lineage: str, batch: int) -> dict[str, str]:

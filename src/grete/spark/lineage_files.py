@@ -1,8 +1,8 @@
-"""Lineages on disk: `lineages/<id>/{lineage.json,spark/}` and which one is current.
+"""Lineages in a place: `lineages/<id>/{lineage.json,spark/}` and which one is current.
 
-The whole directory belongs to one container at a time, held by a file lock that dies with its process. A container
-whose predecessor still lives (it is stopping, or paused) does not touch that one's Spark checkpoint: it starts a
-new lineage, and the predecessor's next commit is fenced.
+On a disk the whole directory belongs to one container at a time, held by a file lock that dies with its process. A
+container whose predecessor still lives (it is stopping, or paused) does not touch that one's Spark checkpoint: it
+starts a new lineage, and the predecessor's next commit is fenced. On a file system of Hadoop's: `lineages_on_hadoop`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import fcntl
 import os
 import shutil
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -23,42 +24,32 @@ from grete.failpoints import failpoint
 from grete.model.ids import SystemStreamPartition
 from grete.spark.lineage import LineageInfo
 from grete.spark.offset_log import SparkProgress, read_progress
-from grete.spark.source_log import SparkLogUnreadable, batches, read_planned
+from grete.spark.source_log import Location, SparkLogUnreadable, batches, read_planned
 
+CURRENT = "current.json"
 _KEPT = 3
 """Lineages kept for looking at; older ones are deleted when a new one starts."""
 
 
-class LineageDirectory:
+class Lineages(ABC):
     """The lineages of one container of one job."""
 
-    def __init__(self, directory: Path, topics: Mapping[str, str] = MappingProxyType({})) -> None:
+    def __init__(self, place: Location, topics: Mapping[str, str] = MappingProxyType({})) -> None:
         """`topics`: see `offset_log.read_batch_end`."""
-        self._directory = directory
+        self._place = place
         self._topics = topics
-        directory.mkdir(parents=True, exist_ok=True)
-        self._locks: list[int] = []
 
     def current(self) -> LineageInfo | None:
         """The lineage started last, None when there is none or its description is unreadable."""
-        return _current(self._directory)
+        return _current(self._place)
 
+    @abstractmethod
     def lock(self, lineage: LineageInfo) -> bool:
         """Take the lineage for this process; False when another living process has it."""
-        path = self._directory / lineage.id
-        path.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            return False
-        self._locks.append(descriptor)
-        return True
 
-    def spark_checkpoint(self, lineage: LineageInfo) -> Path:
-        """Spark's checkpoint location of a lineage."""
-        return self._directory / lineage.id / "spark"
+    def spark_checkpoint(self, lineage: LineageInfo) -> Location:
+        """Spark's checkpoint location of a lineage; its text is what Spark takes."""
+        return self._place / lineage.id / "spark"
 
     def progress(self, lineage: LineageInfo) -> SparkProgress | str | None:
         """Where Spark stands in it; None when its directory is gone, a text when its logs are unreadable."""
@@ -87,9 +78,9 @@ class LineageDirectory:
         lineage = LineageInfo(uuid.uuid4().hex, dict(starting_offsets), plan, tuple(sources), kept)
         locked = self.lock(lineage)
         assert locked, "a lineage that no other process knows of is locked"
-        self.spark_checkpoint(lineage).mkdir()
+        self._make(lineage)
         failpoint("lineage.locked")
-        _write_durably(self._directory / "current.json", orjson.dumps(asdict(lineage)))
+        self._write(CURRENT, orjson.dumps(asdict(lineage)))
         failpoint("lineage.current")
         self._prune(keep=lineage.id)
         return lineage
@@ -97,18 +88,74 @@ class LineageDirectory:
     def go_on(self, lineage: LineageInfo) -> None:
         """Keep the current lineage under a new description, when it has one. Durable on return."""
         if lineage != self.current():
-            _write_durably(self._directory / "current.json", orjson.dumps(asdict(lineage)))
+            self._write(CURRENT, orjson.dumps(asdict(lineage)))
 
     def _prune(self, keep: str) -> None:
         """Delete lineages that will not be continued, the newest few excepted; one that is locked stays."""
-        old = [path for path in self._directory.iterdir() if path.is_dir() and path.name != keep]
-        old.sort(key=lambda path: path.stat().st_mtime_ns, reverse=True)
-        for path in old[_KEPT:]:
-            if self.lock(LineageInfo(path.name, {}, "")):
-                shutil.rmtree(path)
+        old = [id_ for id_ in self._newest_first() if id_ != keep]
+        for id_ in old[_KEPT:]:
+            if self.lock(LineageInfo(id_, {}, "")):
+                self._remove(id_)
 
+    @abstractmethod
+    def _make(self, lineage: LineageInfo) -> None:
+        """Make the folder for Spark's checkpoint."""
+
+    @abstractmethod
+    def _write(self, name: str, content: bytes) -> None:
+        """Put a file in the place of one of that name, whole or not at all. Durable on return."""
+
+    @abstractmethod
+    def _newest_first(self) -> list[str]:
+        """The ids of the lineages that are there."""
+
+    @abstractmethod
+    def _remove(self, lineage_id: str) -> None:
+        """Delete one with all that is in it."""
+
+    @abstractmethod
     def close(self) -> None:
         """Give the locks back."""
+
+
+class LineageDirectory(Lineages):
+    """Lineages in a directory of this machine, or of one that it mounts."""
+
+    def __init__(self, directory: Path, topics: Mapping[str, str] = MappingProxyType({})) -> None:
+        """See Lineages."""
+        super().__init__(directory, topics)
+        self._directory = directory
+        directory.mkdir(parents=True, exist_ok=True)
+        self._locks: list[int] = []
+
+    def lock(self, lineage: LineageInfo) -> bool:
+        """See Lineages."""
+        path = self._directory / lineage.id
+        path.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return False
+        self._locks.append(descriptor)
+        return True
+
+    def _make(self, lineage: LineageInfo) -> None:
+        (self._directory / lineage.id / "spark").mkdir()
+
+    def _write(self, name: str, content: bytes) -> None:
+        _write_durably(self._directory / name, content)
+
+    def _newest_first(self) -> list[str]:
+        found = [path for path in self._directory.iterdir() if path.is_dir()]
+        return [path.name for path in sorted(found, key=lambda path: path.stat().st_mtime_ns, reverse=True)]
+
+    def _remove(self, lineage_id: str) -> None:
+        shutil.rmtree(self._directory / lineage_id)
+
+    def close(self) -> None:
+        """See Lineages."""
         while self._locks:
             os.close(self._locks.pop())
 
@@ -129,9 +176,9 @@ def foreign_offsets(directory: Path, lineage: str, batch: int) -> dict[str, str]
     return {number: end.decode("utf-8", "replace") for number in foreign if (end := ends.get(number))}
 
 
-def _current(directory: Path) -> LineageInfo | None:
+def _current(place: Location) -> LineageInfo | None:
     try:
-        document = orjson.loads((directory / "current.json").read_bytes())
+        document = orjson.loads((place / CURRENT).read_bytes())
         starting = document["starting_offsets"]
         sources = document.get("sources", _streams(starting))
         kept = document.get("kept")

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import orjson
 
 from grete.model.ids import SystemStream, SystemStreamPartition
-from grete.spark.source_log import SparkLogUnreadable, batches, check_commit, read_planned
+from grete.spark.source_log import Location, SparkLogUnreadable, batches, check_commit, read_planned
 from grete.tasks.ranges import SourceOffsets
 
 
@@ -31,7 +30,10 @@ class SparkProgress:
 
 
 def read_batch_end(
-    checkpoint: Path, batch_id: int, sources: Sequence[str], topics: Mapping[str, str] = MappingProxyType({})
+    checkpoint: Location,
+    batch_id: int,
+    sources: Sequence[str],
+    topics: Mapping[str, str] = MappingProxyType({}),
 ) -> SourceOffsets:
     """The end offsets of a planned batch: of each input's partitions, of all lines of it the smallest.
 
@@ -57,7 +59,7 @@ def read_batch_end(
     return SourceOffsets(ends)
 
 
-def _of_source(end: bytes | None, source: str, topic: str | None, path: Path) -> Mapping[str, int]:
+def _of_source(end: bytes | None, source: str, topic: str | None, path: Location) -> Mapping[str, int]:
     try:
         document, stream = orjson.loads(end or b""), SystemStream.parse(source)
         if topic is not None and topic in document:
@@ -87,7 +89,7 @@ def _next_offsets(document: Any, system: str) -> Mapping[str, int]:
 
 
 def read_progress(
-    checkpoint: Path, sources: Sequence[str], topics: Mapping[str, str] = MappingProxyType({})
+    checkpoint: Location, sources: Sequence[str], topics: Mapping[str, str] = MappingProxyType({})
 ) -> SparkProgress:
     """Where a lineage stands that reads these sources, see `read_batch_end`.
 

@@ -18,11 +18,12 @@ from grete.spark.preflight import not_shared
 
 
 def check_places(
-    spark: SparkSession, settings: Settings, query: DataFrame, outputs: Iterable[str], lineages: Path
+    spark: SparkSession, settings: Settings, query: DataFrame, outputs: Iterable[str], lineages: Path | str
 ) -> None:
     """See that state and outputs are not on each executor's own disk, whether the pipeline has begun or not.
 
-    `outputs` are those that are no streams. Nothing is looked at on a local master.
+    `outputs` are those that are no streams. Nothing is looked at on a local master, and of lineages that are on a
+    file system of Hadoop's, which all reach by its address.
 
     Raises:
         ConfigError: the folder of lineages, or of an output, is not shared; all of them, with the way out.
@@ -30,7 +31,7 @@ def check_places(
     if settings.spark.is_local:
         return
     written: dict[str, tuple[Path, str]] = {}
-    if operator := keeps_state(query):
+    if isinstance(lineages, Path) and (operator := keeps_state(query)):
         written[LINEAGE_DIR.name] = lineages, f"the pipeline keeps state ({operator})"
     for name in sorted(outputs):
         own = settings.outputs.get(name)

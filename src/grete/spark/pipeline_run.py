@@ -39,7 +39,8 @@ from grete.spark.lineage import (
     refuse_to_lose_state,
     with_query,
 )
-from grete.spark.lineage_files import LineageDirectory
+from grete.spark.lineage_files import LineageDirectory, Lineages
+from grete.spark.lineages_on_hadoop import HadoopLineages
 from grete.spark.offset_log import SparkProgress
 from grete.spark.pipeline_batch import PipelineBatches
 from grete.spark.pipeline_beside import PipelineBeside
@@ -97,7 +98,12 @@ class PipelineRun:
         self._system = started.system
         self._settings = Settings.of(started.assignment.config)
         self._topics = renamed_topics(started.assignment.config)
-        self._lineages = LineageDirectory(started.assignment.lineage_directory(started.home), self._topics)
+        place = started.assignment.lineage_place(started.home)
+        self._lineages: Lineages = (
+            HadoopLineages(spark, place, self._topics)
+            if isinstance(place, str)
+            else LineageDirectory(place, self._topics)
+        )
         self._has_begun = False
         self._held = ExitStack()
         self._held.callback(self._lineages.close)
@@ -113,7 +119,7 @@ class PipelineRun:
         pipeline = self._load_pipeline()
         built, decision = self._planned(pipeline)
         own = [name for name, stream in built.streams.items() if stream is None]
-        lineages = self._assignment.lineage_directory(self._started.home)
+        lineages = self._assignment.lineage_place(self._started.home)
         check_places(self._spark, self._settings, built.shared.frame, own, lineages)
         discard = self._settings.job.lineage_state is LineageState.DISCARD or self._rewind_discards()
         refuse_to_lose_state(

@@ -6,7 +6,6 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException
@@ -18,6 +17,7 @@ from grete.container.control import Ended, Interruption
 from grete.errors import ApplicationError, GreteError
 from grete.spark.failures import failed, jvm_ended, jvm_failed
 from grete.spark.offset_log import read_batch_end
+from grete.spark.source_log import Location
 from grete.tasks.commit.base import BatchOutcome
 from grete.tasks.ranges import SourceOffsets
 
@@ -39,7 +39,7 @@ class QuerySettings:
     `sources` are what it reads, `topics` those with another name, see `offset_log.read_batch_end`.
     """
 
-    checkpoint: Path
+    checkpoint: Location
     sources: tuple[str, ...]
     until_drained: bool
     interval_ms: int

@@ -97,7 +97,8 @@ def build_session(
     with refused_settings(Settings.of(config).spark.options):
         session = builder.getOrCreate()
         session.sparkContext.setLogLevel(_log_level(config))
-        rename_without_programs(session)
+        if not Settings.of(config).job.has_lineages_on_hadoop:
+            rename_without_programs(session)
     _await_executors(session.sparkContext, Settings.of(config).spark)
     if _PARTITIONS not in settings:
         session.conf.set(_PARTITIONS, str(session.sparkContext.defaultParallelism))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Protocol, Self
 
 import orjson
 
@@ -21,6 +21,35 @@ _NOTHING = b"-"
 
 class SparkLogUnreadable(GreteError):
     """Spark's log of a query has a hole, an empty file or an unknown version; names the file."""
+
+
+class Location(Protocol):
+    """A folder or a file that is read: a `Path` of this machine, or one of a file system of Hadoop's."""
+
+    @property
+    def name(self) -> str:
+        """The last part."""
+        ...
+
+    def __truediv__(self, part: str, /) -> Self:
+        """What is in it."""
+        ...
+
+    def is_dir(self) -> bool:
+        """Whether it is a folder."""
+        ...
+
+    def iterdir(self) -> Iterator[Self]:
+        """What is in the folder."""
+        ...
+
+    def read_bytes(self) -> bytes:
+        """The file's content.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +66,14 @@ class PlannedBatch:
     """Those of Spark's that a query keeps for as long as it has state, whatever its session says later."""
 
 
-def batches(directory: Path) -> list[int]:
+def batches(directory: Location) -> list[int]:
     """Batch numbers that have a file; Spark's temporary and checksum files are not batches."""
     if not directory.is_dir():
         return []
     return sorted(int(entry.name) for entry in directory.iterdir() if entry.name.isdigit())
 
 
-def read_planned(checkpoint: Path, number: int) -> PlannedBatch:
+def read_planned(checkpoint: Location, number: int) -> PlannedBatch:
     """A batch that was planned.
 
     Raises:
@@ -71,7 +100,7 @@ def _by_source(version: bytes, lines: list[bytes]) -> Iterator[tuple[str, bytes]
             yield source.decode(), end
 
 
-def check_commit(checkpoint: Path, number: int) -> None:
+def check_commit(checkpoint: Location, number: int) -> None:
     """Look at the record of a committed batch. Version 2 of it says where Spark's state is, beside the watermark.
 
     Raises:
@@ -80,7 +109,7 @@ def check_commit(checkpoint: Path, number: int) -> None:
     _lines(checkpoint / "commits" / str(number))
 
 
-def read_beginning(checkpoint: Path, source: str) -> bytes | None:
+def read_beginning(checkpoint: Location, source: str) -> bytes | None:
     """Where a source began, as it is written; None when Spark has not written it."""
     try:
         content = (checkpoint / "sources" / source / "0").read_bytes()
@@ -89,7 +118,7 @@ def read_beginning(checkpoint: Path, source: str) -> bytes | None:
     return content.lstrip(b"\0").partition(b"\n")[2]
 
 
-def _lines(path: Path) -> list[bytes]:
+def _lines(path: Location) -> list[bytes]:
     """At least two, the first of which is a version that is known."""
     try:
         lines = path.read_bytes().rstrip(b"\n").split(b"\n")

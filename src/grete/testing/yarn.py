@@ -28,12 +28,12 @@ VERSION = "3.5.0"
 _CALL_S = 10.0
 _SERVERS = "org.apache.hadoop.yarn.server"
 _MAINS = (f"{_SERVERS}.resourcemanager.ResourceManager", f"{_SERVERS}.nodemanager.NodeManager")
-_JVM = (
+JVM = (
     *("-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
     "--add-opens=java.base/java.lang=ALL-UNNAMED",  # for its injection of dependencies
     "--add-opens=java.base/java.util=ALL-UNNAMED",
 )
-_LOGGING = """log4j.rootLogger=INFO,console
+LOGGING = """log4j.rootLogger=INFO,console
 log4j.appender.console=org.apache.log4j.ConsoleAppender
 log4j.appender.console.layout=org.apache.log4j.PatternLayout
 log4j.appender.console.layout.ConversionPattern=%d %p %c{1} %m%n
@@ -152,15 +152,15 @@ class YarnCluster(ServerCluster[YarnNode]):
             raise ServerFailed(f"no YARN jars in {jars_directory()}: run make services")
         for folder in ("cluster", "node", "static"):  # pages, which its web server wants to be there
             (node.configuration / "webapps" / folder).mkdir(parents=True, exist_ok=True)
-        (node.configuration / "log4j.properties").write_text(_LOGGING)
+        (node.configuration / "log4j.properties").write_text(LOGGING)
         core = {
             "fs.defaultFS": "file:///",
             "hadoop.tmp.dir": str(node.directory / "tmp"),
             "hadoop.http.filter.initializers": "org.apache.hadoop.http.lib.StaticUserWebFilter",
             "hadoop.http.staticuser.user": "tests",
         }
-        _write(node.configuration / "core-site.xml", core)
-        _write(node.configuration / "yarn-site.xml", self._site(node))
+        write_site(node.configuration / "core-site.xml", core)
+        write_site(node.configuration / "yarn-site.xml", self._site(node))
 
     def _site(self, node: YarnNode) -> dict[str, str]:
         manager = self.nodes[0]
@@ -182,7 +182,7 @@ class YarnCluster(ServerCluster[YarnNode]):
     def _command(self, node: YarnNode) -> list[str]:
         main = _MAINS[0] if node.is_resource_manager else _MAINS[1]
         logging = f"-Dlog4j.configuration=file:{node.configuration / 'log4j.properties'}"
-        options = (*_JVM, logging, f"-Dhadoop.home.dir={node.directory}")
+        options = (*JVM, logging, f"-Dhadoop.home.dir={node.directory}")
         return [java(), *options, "-cp", f"{node.configuration}:{jars_directory()}/*", main]
 
     def _is_ready(self, node: YarnNode) -> bool:
@@ -217,7 +217,8 @@ def _node_manager(node: YarnNode) -> dict[str, str]:
     }
 
 
-def _write(path: Path, properties: Mapping[str, str]) -> None:
+def write_site(path: Path, properties: Mapping[str, str]) -> None:
+    """Write a file of Hadoop's configuration."""
     lines = (
         f"<property><name>{key}</name><value>{escape(value)}</value></property>"
         for key, value in properties.items()

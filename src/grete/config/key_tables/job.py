@@ -13,6 +13,7 @@ from grete.config.key import (
     DURATION,
     INTEGER,
     LIST,
+    LOCATION,
     NATURAL,
     PATH,
     PORT,
@@ -133,11 +134,12 @@ LINEAGE_STATE = Key(
 )
 LINEAGE_DIR = Key(
     "job.lineage.dir",
-    PATH,
+    LOCATION,
     None,
     _CONTAINER,
-    "Folder for the lineages of a DataFrame pipeline: Spark's checkpoints, with the state that it keeps. A pipeline "
-    "that keeps state needs one that all machines of the cluster share; that is checked before the first batch.",
+    "Folder for the lineages of a DataFrame pipeline: Spark's checkpoints, with the state that it keeps. On a "
+    "cluster a pipeline that keeps state needs one that all machines share, which is checked, or the address of a "
+    "folder on a file system of Hadoop's (`hdfs://host/folder`, `s3a://bucket/folder`).",
     default_doc="`job.state.dir`",
 )
 HTTP_HOST = Key("job.http.host", TEXT, "127.0.0.1", _CONTAINER, "Address of the HTTP server; loopback only.")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from grete.config.choices import LauncherChoice
+from grete.config.key import SCHEME
 from grete.config.key_tables import job as keys
 from grete.config.key_tables.task import DIAGNOSTICS_STREAM, LOG_LOCATION, LOG_SYSTEM, NAME_GROUPER
 from grete.config.settings.section import OptionalSetting, Section, Setting
@@ -130,14 +132,20 @@ class JobSettings(Section):
         """The folder of a job's lineages, store files, logs and tokens."""
         return self.state_folder(home) / job.key
 
-    def lineage_folder(self, home: Path) -> Path:
-        """As `state_folder`, of the lineages of pipelines."""
+    def lineage_place(self, job: JobId, home: Path) -> Path | str:
+        """The folder of a job's lineages, one in it for each container; a text is an address of Hadoop's."""
         named = self.raw.get(keys.LINEAGE_DIR.name)
-        return Path(named).absolute() if named else self.state_folder(home)
+        if not named:
+            return self.state_directory(job, home)
+        if self.has_lineages_on_hadoop:
+            return f"{named.rstrip('/')}/{job.key}"
+        return Path(unquote(urlsplit(named).path) if SCHEME.match(named) else named).absolute() / job.key
 
-    def lineage_directory(self, job: JobId, home: Path) -> Path:
-        """The folder of a job's lineages, one in it for each container."""
-        return self.lineage_folder(home) / job.key
+    @property
+    def has_lineages_on_hadoop(self) -> bool:
+        """Whether lineages are at an address of Hadoop's, which is no folder of this machine."""
+        named = self.raw.get(keys.LINEAGE_DIR.name, "")
+        return SCHEME.match(named) is not None and urlsplit(named).scheme != "file"
 
     def standby_folder(self, home: Path) -> Path:
         """As `state_folder`, of standby containers."""
