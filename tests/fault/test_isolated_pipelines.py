@@ -83,7 +83,8 @@ def test_a_pipeline_that_keeps_state_is_refused_where_executors_do_not_share_its
     assert job.outputs() == {}
 
 
-@pytest.mark.parametrize("is_isolated", [False, pytest.param(True, marks=pytest.mark.nightly)])
+@pytest.mark.nightly  # in `make test` state is on HDFS, in test_lineages_on_hdfs.py
+@pytest.mark.parametrize("is_isolated", [False, True])
 def test_a_pipeline_that_keeps_state_in_a_shared_folder_goes_on_when_all_executors_were_lost(
     job: ClusterJob, isolated_cluster: SparkCluster, is_isolated: bool
 ) -> None:
