@@ -52,6 +52,18 @@ def test_the_jvm_of_a_pipeline_starts_from_the_archive_of_its_classes_where_ther
     assert archived not in options(), "Java takes the last one, and none that another collector has written"
 
 
+@pytest.mark.parametrize(
+    ("memory", "expected"),
+    [(None, "512m"), ("512m", "256m"), ("2g", "1024m"), ("8G", "1024m"), ("262144k", "128m"), ("much", "1g")],
+)
+def test_results_of_a_job_may_be_half_of_the_drivers_memory(memory: str | None, expected: str) -> None:
+    """Rows of a batch are among them where the driver sends them to Kafka; a full heap would end the driver."""
+    given = {} if memory is None else {"spark.driver.memory": memory}
+    assert session_settings("job", given)["spark.driver.maxResultSize"] == expected
+    own = session_settings("job", {**given, "spark.driver.maxResultSize": "7m"})
+    assert own["spark.driver.maxResultSize"] == "7m"
+
+
 def test_the_loopback_address_is_the_drivers_on_a_local_master_only() -> None:
     assert context_settings("job", {})["spark.driver.host"] == "127.0.0.1"
     assert context_settings("job", {})["spark.driver.bindAddress"] == "127.0.0.1"

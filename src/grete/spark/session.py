@@ -78,6 +78,9 @@ _EXECUTORS_S, _QUIET_S, _LOOK_S = 30.0, 1.0, 0.1
 _PYTHON = "spark.pyspark.python"
 """Read by spark-submit alone, which sets the variable."""
 _PARTITIONS = "spark.sql.shuffle.partitions"
+_MEMORY = re.compile(r"(\d+)([kmgt]?)b?")
+_KIB = {"k": 1, "": 1024, "m": 1024, "g": 1024**2, "t": 1024**3}
+"""KiB of a unit; Spark takes a number without one for MiB."""
 _JVM = threading.Lock()
 """Held while the JVM of a pipeline starts."""
 
@@ -307,13 +310,16 @@ def _settings(
             spark_jars=_spark_jars(),
         )
     settings |= output_settings(given, settings, _spark_jars())
-    if "spark.driver.memory" not in given.spark.options:
-        settings.setdefault(
-            "spark.driver.maxResultSize", "512m"
-        )  # Spark says what was too large, a full heap does not
+    settings.setdefault("spark.driver.maxResultSize", _most_results(settings["spark.driver.memory"]))
     java = quick_starts(settings.get("spark.driver.extraJavaOptions", java), os.environ, _spark_jars().parent)
     settings["spark.driver.extraJavaOptions"] = f"{java} -XX:+ExitOnOutOfMemoryError".strip()
     return settings
+
+
+def _most_results(memory: str) -> str:
+    """Half of the driver's memory, a gigabyte at most. Spark says what was too large, a full heap does not."""
+    found = _MEMORY.fullmatch(memory.strip().lower())
+    return "1g" if found is None else f"{max(1, min(1024, int(found[1]) * _KIB[found[2]] // 2048))}m"
 
 
 def _where(spark: SparkSettings) -> dict[str, str]:
