@@ -15,11 +15,11 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from benchmarks.contestants import keep, running, surroundings
+from benchmarks.contestants import Command, keep, running, surroundings
 from benchmarks.executors import LOCAL, servers
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import read_commits
@@ -41,19 +41,25 @@ _PATIENCE_S = 240.0
 
 
 def turn(
-    name: str, brokers: str, folder: Path, flights: int, settings: Mapping[str, str]
+    name: str,
+    brokers: str,
+    folder: Path,
+    flights: int,
+    settings: Mapping[str, str],
+    *,
+    action: Sequence[str] = ("run", "--quiet"),
+    files: Sequence[Path] = (),
 ) -> dict[str, float]:
-    """One run of the job, under a name of its own, until it has covered all flights."""
+    """One run of the job, under a name of its own, until it has covered all flights.
+
+    `action` is the command that runs the job, or hands it over to a cluster manager; `files` are more configuration.
+    """
     folder.mkdir(parents=True)
-    words = [word for one in CONFIGS for word in ("--config", str(FLIGHTS / f"{one}.properties"))]
-    for key, value in {"job.name": name, **settings}.items():
-        words += ["--set", f"{key}={value}"]
-    command = [sys.executable, "-m", "grete.cli.main", "run", "--until-drained", "--quiet", *words]
-    environment = {"GRETE_HOME": str(folder / "home"), "GRETE_DEMO_KAFKA": brokers}
-    began_s, seen = time.monotonic(), []
+    command = grete(name, folder, settings, action=(*action, "--until-drained"), files=files, brokers=brokers)
+    began_s, seen = time.monotonic(), list[tuple[float, int]]()
     with (
         closing(system_of(brokers, folder)) as system,
-        running((command, environment), folder / "log") as process,
+        running(command, folder / "log") as process,
     ):
         while not seen or seen[-1][1] < flights:
             now = covered(system, name)
@@ -68,6 +74,24 @@ def turn(
         "measured_records": last - first,
         "seconds_to_first": round(first_s - began_s, 1),
     }
+
+
+def grete(
+    name: str,
+    folder: Path,
+    settings: Mapping[str, str],
+    *,
+    action: Sequence[str],
+    files: Sequence[Path] = (),
+    brokers: str,
+) -> Command:
+    """A command of grete's with the configuration of a turn, in its home."""
+    configs = [*(FLIGHTS / f"{one}.properties" for one in CONFIGS), *files]
+    words = [word for config in configs for word in ("--config", str(config))]
+    for key, value in {"job.name": name, **settings}.items():
+        words += ["--set", f"{key}={value}"]
+    environment = {"GRETE_HOME": str(folder / "home"), "GRETE_DEMO_KAFKA": brokers}
+    return [sys.executable, "-m", "grete.cli.main", *action, *words], environment
 
 
 def system_of(brokers: str, folder: Path) -> System:

@@ -176,3 +176,5 @@ def test_a_place_that_does_not_answer_or_that_spark_does_not_know_is_named(
     assert lineages.current() == begun
     with pytest.raises(ConfigError, match=r"spark\.jars\.packages"):
         HadoopLineages(spark, "nosuch://bucket/folder")
+    with pytest.raises(ConfigError, match="Name a folder"):
+        HadoopLineages(spark, f"{hdfs.bootstrap}/away/current.json/folder")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -71,3 +72,52 @@ def test_a_reader_that_leaves_early_is_no_error(home: Path, capsys: Output) -> N
 def test_the_version_is_printed(capsys: Output) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == "grete 0.1.0\n"
+
+
+def test_what_was_done_is_shown_where_the_terminal_lacks_its_characters(home: Path) -> None:
+    command = [sys.executable, "-m", "grete.cli.main", "stream"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    for words in (
+        ["create", "local.in"],
+        ["append", "local.in", "--lines"],
+        ["dump", "--stream", "local.in"],
+    ):
+        done = subprocess.run(
+            [*command, *words],
+            env=environment,
+            input="\u65e5\u672c\n".encode(),
+            capture_output=True,
+            timeout=60,
+        )
+        assert (done.returncode, done.stderr) == (0, b""), words
+    assert b"65e5" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "words", [["stream", "dump", "--stream", "local.\udcff"], ["stream", "create", "local.x"]]
+)
+def test_bytes_that_are_no_utf8_are_named(
+    home: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    assert main(["stream", "create", "local.in"]) == 0
+    if words[1] == "create":
+        monkeypatch.setenv("GRETE_HOME", f"{home}/\udcff")
+    assert main(words) == 2
+    assert "has bytes that are no UTF-8" in capsys.readouterr().err
+
+
+def test_a_module_of_an_extra_that_is_missing_is_named_with_it(
+    home: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["stream", "create", "local.in"]) == 0
+
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    for name in [
+        one for one in sys.modules if one.startswith(("grete.systems.records", "grete.systems.columns"))
+    ]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "grete.cli.stream_append", raising=False)
+    lines = home / "lines"
+    lines.write_text("a\n")
+    assert main(["stream", "append", "local.in", "--lines", "--from-file", str(lines)]) == 1
+    assert "numpy is not installed; install it with: pip install 'grete[spark]'" in capsys.readouterr().err

@@ -7,6 +7,7 @@ import pytest
 from grete.config.key import ChangeClass
 from grete.config.keys import KEYS
 from grete.config.rules.changes import diff, refused_changes, set_once_part
+from grete.config.rules.fingerprint import fingerprint
 
 GROUPER = "job.systemstreampartition.grouper.factory"
 STATEFUL = {"job.name": "j", "stores.s.factory": "grete.store.sqlite", "task.inputs": "local.in"}
@@ -57,6 +58,19 @@ def test_each_change_has_a_class(key: str, expected: ChangeClass) -> None:
 )
 def test_the_same_value_in_other_words_touches_nothing(key: str, old: str | None, new: str | None) -> None:
     assert class_of(key, old, new) is ChangeClass.LIVE
+
+
+@pytest.mark.parametrize("values", [(None, "grete.store.sqlite"), ("grete.store.sqlite", None)])
+def test_a_store_that_comes_or_goes_restarts_containers_also_of_the_default_kind(
+    values: tuple[str | None, str | None],
+) -> None:
+    """A container that went on was asked for the store, and ended with the advice to set the key that was set."""
+    assert class_of("stores.s.factory", *values) is ChangeClass.RESTART_CONTAINER
+    config = {"task.inputs": "local.in"}
+    with_store = {**config, "stores.s.factory": "grete.store.sqlite"}
+    assert fingerprint(config, "process") != fingerprint(with_store, "process")
+    samzas = {**config, "stores.s.factory": "org.apache.samza.storage.kv.RocksDbKeyValueStorageEngineFactory"}
+    assert fingerprint(samzas, "process") == fingerprint(with_store, "process")
 
 
 def test_the_default_changelog_may_be_written_out() -> None:

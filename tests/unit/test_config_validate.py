@@ -274,3 +274,9 @@ def test_a_regex_that_matches_nothing_is_reported_rather_than_a_missing_key() ->
     assert "the regex 'orders-.*' matches no stream of 'local'" in error
     [error] = check(config).errors
     assert error.startswith("Missing required config: task.inputs")
+
+
+def test_dead_letters_that_the_job_would_read_again_are_refused() -> None:
+    letters = {"task.poison.policy": "dead-letter", "task.poison.dead-letter.stream": GOOD["task.inputs"]}
+    [error] = check({**GOOD, **letters}).errors
+    assert "is an input and the stream of dead letters" in error

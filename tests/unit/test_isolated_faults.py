@@ -85,6 +85,12 @@ def test_an_error_has_the_applications_traceback(start: Start) -> None:
     assert any("counting.py" in note and "in answer" in note for note in cause.__notes__)
 
 
+def test_an_exit_that_the_application_calls_is_a_failure_of_its_message(start: Start) -> None:
+    job = start(answer("sys.exit(0)", imports="import sys"))
+    with pytest.raises(ProcessingError, match=r"local\.in\.0 offset 0.*SystemExit\(0\)"):
+        sent(job, "k")
+
+
 def test_the_process_ends_with_its_worker() -> None:
     script = (
         "import sys, time\n"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from collections.abc import Mapping
 
+import numpy as np
 import pytest
 
-from grete import StreamTask
+from grete import AsyncStreamTask, StreamTask
 from grete.application.poison import PoisonPolicy
 from grete.config.derived import canonical_keys
 from grete.config.settings import Settings
@@ -88,3 +91,67 @@ def test_a_value_that_is_none_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"task\.drop\.deserialization\.errors='yes'"):
         _ = Settings.of({"task.drop.deserialization.errors": "yes"}).task.poison
     assert Settings.of({"task.poison.policy": "Dead-Letter"}).task.poison == PoisonPolicy(everything=True)
+
+
+class Leaver(StreamTask):
+    """Takes a message for a reason to leave."""
+
+    def process(self, envelope, collector, coordinator):  # type: ignore[no-untyped-def]
+        if envelope.message == 13:
+            sys.exit(0)
+        collector.send("local.out", envelope.message)
+
+
+class AsyncLeaver(AsyncStreamTask):
+    """The same, later."""
+
+    async def process(self, envelope, collector, coordinator):  # type: ignore[no-untyped-def]
+        await asyncio.sleep(0)
+        if envelope.message == 13:
+            sys.exit(0)
+        collector.send("local.out", envelope.message)
+
+
+@pytest.mark.parametrize("application", [Leaver, AsyncLeaver])
+def test_an_exit_that_the_application_calls_is_a_failure_of_its_message(application: type) -> None:
+    """It ended the process with code 0 before, which was taken for the end of all input."""
+    with JobUnderTest(application, BASE) as job:
+        job.send("local.in", 13)
+        with pytest.raises(ProcessingError, match=r"local\.in\.0 offset 0: SystemExit\(0\)"):
+            job.run()
+    keys = {"task.poison.policy": "dead-letter", "task.poison.dead-letter.stream": "local.dead"}
+    with JobUnderTest(application, {**BASE, **keys}) as job:
+        for message in (1, 13, 2):
+            job.send("local.in", message)
+        assert job.run().dead_letters == 1
+        assert job.messages("local.out") == [1, 2]
+
+
+def test_an_exit_in_init_is_named() -> None:
+    class AtOnce(Divider):
+        def init(self, context):  # type: ignore[no-untyped-def]
+            sys.exit("no licence")
+
+    with JobUnderTest(AtOnce, BASE) as job:
+        job.send("local.in", 1)
+        with pytest.raises(RuntimeError, match=r"init\(\) of task 'Partition 0' .*sys\.exit\('no licence'\)"):
+            job.run()
+
+
+@pytest.mark.parametrize("time_ms", [1_795_589_366_320.225, "yesterday", 2**70])
+def test_a_time_that_is_none_is_a_failure_of_its_message(time_ms: object) -> None:
+    """`time.time() * 1000` is a common slip; it ended the job without a place, past the dead letters."""
+
+    def late(envelope, collector, coordinator):  # type: ignore[no-untyped-def]
+        at = time_ms if envelope.message == 13 else np.int64(7)
+        collector.send("local.out", envelope.message, timestamp_ms=at)
+
+    with JobUnderTest(late, BASE) as job:
+        job.send("local.in", 13)
+        with pytest.raises(ProcessingError, match=r"local\.in\.0 offset 0: .*timestamp_ms"):
+            job.run()
+    with JobUnderTest(late, {**BASE, "task.ignored.exceptions": "TypeError,ValueError"}) as job:
+        for message in (1, 13, 2):
+            job.send("local.in", message)
+        assert job.run().dead_letters == 1
+        assert job.messages("local.out") == [1, 2]

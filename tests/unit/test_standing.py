@@ -59,7 +59,7 @@ def test_a_job_that_fails_says_how_often_it_may_and_why() -> None:
 
 def test_a_job_that_commits_again_has_nothing_to_say() -> None:
     state, _ = decide(failed(started(ZERO)), Tick(), 10_000)
-    assert standing(state, {ZERO: said("running")}) == Standing(RUNNING, f"restarting 1/9: {WHY}")
+    assert standing(state, {ZERO: said("running")}) == Standing(RUNNING, f"restarted 1/9: {WHY}")
     state, _ = decide(state, ContainerCommitted(ZERO, state.containers[ZERO].launch), 10_000)
     assert standing(state, {ZERO: said("running")}) == Standing(RUNNING)
 

@@ -15,6 +15,10 @@ from grete.application.context import TaskControl
 from grete.errors import GreteError, WireError
 from grete.model.ending import causes
 
+FAILURES = (Exception, SystemExit)
+"""Whatever a call of the application's code fails with. Its `sys.exit` ends no process of ours: a worker that ended
+by it was begun again and again, without a word of the message."""
+
 
 class TimedCollector(MessageCollector, Protocol):
     """A collector that knows the time of the message in hand."""

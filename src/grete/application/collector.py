@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from operator import index
 from typing import Any, Generic, TypeVar
 
 from grete.application.pipe import Blob, pack_column
@@ -120,6 +121,19 @@ class GatheredOutput(ABC):
         return [self.chosen.get(row, _NO_PARTITION) for row in range(len(self.keys))] if self.chosen else []
 
 
+def _whole(time_ms: Any, stream: str) -> int:
+    """A time that `send` was given, also as NumPy's numbers."""
+    try:
+        found = index(time_ms)
+    except TypeError:
+        raise TypeError(
+            f"timestamp_ms={time_ms!r:.100} of a record to {stream} is no whole number of milliseconds"
+        ) from None
+    if not -(2**63) <= found < 2**63:
+        raise ValueError(f"timestamp_ms={time_ms!r:.100} of a record to {stream} is no number of 64 bits")
+    return found
+
+
 Output = TypeVar("Output", bound=GatheredOutput)
 
 
@@ -175,6 +189,7 @@ class GatheringCollector(Generic[Output]):
         headers: GivenHeaders | None = None,
     ) -> None:
         """See grete.MessageCollector."""
+        time_ms = self.timestamp_ms if timestamp_ms is None else _whole(timestamp_ms, stream)
         output = self._outputs.get(stream)
         if output is None:
             output = self._outputs[stream] = self._open(stream)
@@ -195,7 +210,7 @@ class GatheringCollector(Generic[Output]):
             output.headers[len(output.keys)] = kept
         output.keys.append(key_bytes)
         output.values.append(value)
-        output.timestamps_ms.append(self.timestamp_ms if timestamp_ms is None else timestamp_ms)
+        output.timestamps_ms.append(time_ms)
 
     def begin_message(self) -> None:
         """From here on `undo_message` can take back what is sent."""

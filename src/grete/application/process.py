@@ -18,7 +18,7 @@ from operator import length_hint
 from typing import Any
 
 from grete.api import AsyncStreamTask, IncomingMessageEnvelope, StreamTask
-from grete.application.calls import call_for_each, is_machines_error
+from grete.application.calls import FAILURES, call_for_each, is_machines_error
 from grete.application.carried import describe_error
 from grete.application.hosted import Events, Hosted, Reply
 from grete.application.load import check_class, has_own, load_class
@@ -125,7 +125,7 @@ class Application:
             process = self._finished(process)
         try:
             call_for_each(fields, process, task.collector, task.control)
-        except Exception as error:  # noqa: BLE001 - the application's code; its worker raises it again
+        except FAILURES as error:
             # the iterator has given exactly the offsets up to the message in hand, also when a serde refused it
             raise FailedAt(len(offsets) - length_hint(left) - 1, error) from None
         return len(offsets) - length_hint(left)
@@ -147,7 +147,7 @@ class Application:
                 envelope = IncomingMessageEnvelope(*read, time_ms, of_row)
                 is_read = True
                 self._events.finish(task.instance.process(envelope, task.collector, task.control))
-            except Exception as error:  # noqa: BLE001 - whatever the application's code raises is the poison
+            except FAILURES as error:
                 serializing = task.collector.is_serializing
                 covers = self._poison.covers(error, deserializing=not is_read, serializing=serializing)
                 if is_machines_error(error) or not covers:
@@ -195,7 +195,7 @@ class Application:
 class FailedAt(Exception):
     """The application's error at this row."""
 
-    def __init__(self, row: int, error: Exception) -> None:
+    def __init__(self, row: int, error: BaseException) -> None:
         super().__init__(row, error)
         self.row = row
         self.error = error
@@ -241,7 +241,7 @@ def serve(reads: int, writes: int) -> None:
             answer, made = getattr(application, verb)(value, blobs)
         except FailedAt as error:
             _fail(pipe, error.error, error.row)
-        except Exception as error:  # noqa: BLE001 - the application's code; its worker raises it again
+        except FAILURES as error:
             _fail(pipe, error, None)
         else:
             pipe.send("done", answer, made)

@@ -53,6 +53,6 @@ def _print(planned: Planned) -> None:
     print_table(("", "name", "partitions"), rows)
     print(f"containers {planned.containers}, tasks {planned.tasks}")
     for name, plan in (planned.plan or {}).items():
-        print(printable(f"\n{name}, output mode {planned.output_mode}"))
+        print(f"\n{printable(name)}, output mode {planned.output_mode}")
         for line in plan.splitlines():
             print(printable(line if len(line) <= _WIDTH else f"{line[:_WIDTH]}..."))

@@ -54,7 +54,7 @@ def _forget(options: argparse.Namespace) -> int:
         raise JobNotFound(f"there is no job {job.shown} in {grete_home()}; `grete status` lists the jobs")
     if options.execute:
         deletion.forget_failed_submit(job, grete_home())
-    done = "forgotten" if options.execute else "would be forgotten; --execute does it"
+    done = "is forgotten" if options.execute else "would be forgotten; --execute does it"
     if options.output == "json":
         print_json({"job": job.shown, "deleted": options.execute})
     else:

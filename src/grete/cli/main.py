@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from grete.errors import ConfigError, GreteError, bullet_list
+from grete.errors import ConfigError, GreteError, MissingExtra, bullet_list
 from grete.text_logs import printable
 
 Run = Callable[[argparse.Namespace], int]
@@ -41,6 +42,8 @@ COMMANDS = {
     "migrate": "say what of a Samza job carries over; go on from a query of Spark's",
 }
 EXIT_INTERRUPTED = 130
+_OF_SPARK = ("numpy", "pandas", "py4j", "pyarrow", "pyspark")
+"""Modules that come with the extra `spark`; records of streams are columns of Arrow."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -86,6 +89,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.home:
         os.environ["GRETE_HOME"] = options.home
     debug = options.debug or os.environ.get("GRETE_DEBUG") == "1"
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # what a command has done must not fail to be shown
     try:
         run: Run = options.run
         code = run(options)
@@ -98,8 +103,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:
         return _fail(str(error), 1, debug)
+    except (ModuleNotFoundError, UnicodeEncodeError) as error:
+        if (known := _known(error)) is None:
+            raise
+        return _fail(str(known), known.exit_code, debug)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+
+
+def _known(error: ModuleNotFoundError | UnicodeEncodeError) -> GreteError | None:
+    """What of these is the user's to mend; None for a mistake of ours."""
+    if isinstance(error, ModuleNotFoundError):
+        module = str(error.name).partition(".")[0]
+        return MissingExtra(module, "spark") if module in _OF_SPARK else None
+    if any("\ud800" <= character <= "\udfff" for character in error.object):
+        return ConfigError(f"{error.object!a:.200} has bytes that are no UTF-8")
+    return None
 
 
 def _message(error: GreteError) -> str:

@@ -34,7 +34,10 @@ def standing(state: State, reported: Facts) -> Standing:
     troubles = [
         f"container {id_} {text}" if several else text
         for id_, one in sorted(working.items())
-        if (text := _trouble(one, state.retry) or _wait(reported.get(id_, _NO_FACTS)))
+        if (
+            text := _trouble(one, state.retry, is_at_work=_is_at_work(one, reported, id_))
+            or _wait(reported.get(id_, _NO_FACTS))
+        )
     ]
     return Standing(_word(working, reported), "; ".join(troubles)[:_LONGEST])
 
@@ -45,11 +48,15 @@ def _is_standby(state: State, id_: ContainerId) -> bool:
 
 def _word(containers: Mapping[ContainerId, Container], reported: Facts) -> str:
     expected = {id_: one for id_, one in containers.items() if not (one.done or one.given_up or one.held)}
-    if any(one.running and _said(reported, id_) not in _NOT_AT_WORK for id_, one in expected.items()):
+    if any(_is_at_work(one, reported, id_) for id_, one in expected.items()):
         return RUNNING
     if any(one.failures.count for one in expected.values()):
         return RESTARTING
     return STARTING if expected or not containers else RUNNING
+
+
+def _is_at_work(container: Container, reported: Facts, id_: ContainerId) -> bool:
+    return container.running and _said(reported, id_) not in _NOT_AT_WORK
 
 
 def _said(reported: Facts, id_: ContainerId) -> str:
@@ -64,11 +71,11 @@ def _wait(facts: ContainerFacts) -> str:
     return f"waits until it can go on: {said}" if said else ""
 
 
-def _trouble(container: Container, policy: RetryPolicy) -> str:
+def _trouble(container: Container, policy: RetryPolicy, *, is_at_work: bool) -> str:
     failures = container.failures
     if container.given_up:
         return f"given up after {failures.count} failures: {failures.reason}"
     if failures.count == 0 or container.committed:
         return ""
     limit = f"/{policy.count + 1}" if policy.count >= 0 else ""
-    return f"restarting {failures.count}{limit}: {failures.reason}"
+    return f"{'restarted' if is_at_work else 'restarting'} {failures.count}{limit}: {failures.reason}"

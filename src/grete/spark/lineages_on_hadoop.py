@@ -26,6 +26,7 @@ from grete.spark.lineage_files import Lineages
 Answer = TypeVar("Answer")
 _NOT_THERE = ("java.io.FileNotFoundException",)
 _NOT_OURS = ("AccessControlException", "AccessDeniedException")
+_NO_FOLDER = ("ParentNotDirectoryException", "FileAlreadyExistsException")
 _NO_SUCH = ("UnsupportedFileSystemException", "ClassNotFoundException", "NoClassDefFoundError")
 
 
@@ -67,13 +68,13 @@ class HadoopLocation:
     def is_dir(self) -> bool:
         """See Location."""
         try:
-            return bool(self._ask(lambda: self.files.getFileStatus(self._path).isDirectory()))
+            return bool(self._read(lambda: self.files.getFileStatus(self._path).isDirectory()))
         except FileNotFoundError:
             return False
 
     def iterdir(self) -> Iterator[HadoopLocation]:
         """See Location; the newest first."""
-        found = list(self._ask(lambda: self.files.listStatus(self._path)))
+        found = list(self._read(lambda: self.files.listStatus(self._path)))
         for status in sorted(found, key=lambda one: one.getModificationTime(), reverse=True):
             yield self / str(status.getPath().getName())
 
@@ -87,15 +88,15 @@ class HadoopLocation:
             finally:
                 stream.close()
 
-        return self._ask(read)
+        return self._read(read)
 
     def mkdir(self) -> None:
         """Make the folder, and those above it."""
-        self._ask(lambda: self.files.mkdirs(self._path))
+        _answered(self.address, lambda: self.files.mkdirs(self._path))
 
     def remove(self) -> None:
         """Delete it with all that is in it; nothing where it is not there."""
-        self._ask(lambda: self.files.delete(self._path, True))
+        _answered(self.address, lambda: self.files.delete(self._path, True))
 
     def write_bytes(self, content: bytes) -> None:
         """Put the file in the place of another one in one step, where the file system has such. Durable on return."""
@@ -114,7 +115,7 @@ class HadoopLocation:
             )
             context.rename(beside._path, self._path, self._replacing())
 
-        self._ask(write)
+        _answered(self.address, write)
 
     def _replacing(self) -> Any:
         kind = getattr(self.jvm.org.apache.hadoop.fs, "Options$Rename")
@@ -122,8 +123,8 @@ class HadoopLocation:
         self.jvm.java.lang.reflect.Array.set(options, 0, kind.OVERWRITE)
         return options
 
-    def _ask(self, call: Callable[[], Answer]) -> Answer:
-        return _answered(self.address, call)
+    def _read(self, call: Callable[[], Answer]) -> Answer:
+        return _answered(self.address, call, may_lack=True)
 
 
 class HadoopLineages(Lineages):
@@ -161,12 +162,13 @@ class HadoopLineages(Lineages):
         """Nothing is held."""
 
 
-def _answered(address: str, call: Callable[[], Answer]) -> Answer:
+def _answered(address: str, call: Callable[[], Answer], *, may_lack: bool = False) -> Answer:
+    """The answer of the file system; with `may_lack` a FileNotFoundError where there is no such file."""
     try:
         return call()
     except Py4JJavaError as error:
         said = str(error.java_exception.toString())
-        if said.startswith(_NOT_THERE):
+        if may_lack and said.startswith(_NOT_THERE):
             raise FileNotFoundError(said) from error
         raise _problem(address, said) from error
 
@@ -178,6 +180,8 @@ def _problem(address: str, said: str) -> GreteError:
         return ConfigError(
             f"{where}. Let the user of driver and executors write there, or name another place"
         )
+    if any(name in said for name in _NO_FOLDER):
+        return ConfigError(f"{where}. Name a folder, or a place where one can be made")
     if any(name in said for name in _NO_SUCH):
         return ConfigError(
             f"{where}. Bring its classes by spark.jars or spark.jars.packages, as hadoop-aws for s3a"

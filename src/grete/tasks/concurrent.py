@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 
 from grete.api import AsyncStreamTask, IncomingMessageEnvelope
+from grete.application.calls import FAILURES
 from grete.application.collector import GivenHeaders
 from grete.systems.inputs import Arrived
 from grete.tasks.collector import Collector
@@ -161,7 +162,7 @@ async def _one(
     try:
         async with limit:
             await worker.instance.process(envelope, collector, worker.control)
-    except Exception as error:  # noqa: BLE001 - the application's code; it is raised again, with its place
+    except FAILURES as error:
         late = TimeoutError(f"it took longer than {timeout_s} s, see task.callback.timeout.ms")
         place = envelope.system_stream_partition, int(envelope.offset)
         run.fail(*place, late if limit.expired() else error)

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from grete.api import IncomingMessageEnvelope, StreamTask
 from grete.application.beside import CallFailed
-from grete.application.calls import call_for_each
+from grete.application.calls import FAILURES, call_for_each
 from grete.errors import ProcessingError
 from grete.failpoints import failpoint
 from grete.model.ending import failure_of, note
@@ -102,7 +102,7 @@ class TaskRun:
         for offset, key, value, time_ms, headers in zip(*columns, _headers(rows), strict=False):
             try:
                 read = (ssp, str(offset), serdes.key.from_bytes(key), serdes.message.from_bytes(value))
-            except Exception as error:  # noqa: BLE001 - a serde of the application's; raised again, with its place
+            except FAILURES as error:
                 self.fail(ssp, offset, error)
             yield IncomingMessageEnvelope(*read, time_ms, headers)
 
@@ -182,7 +182,7 @@ class TaskRun:
         """A call of the application's code beside its messages."""
         try:
             self.worker.events.finish_call(call())
-        except Exception as error:
+        except FAILURES as error:
             self._note(error)
             if is_machines(error):
                 raise
@@ -215,7 +215,7 @@ class TaskRun:
         fields = zip(repeat(ssp), offsets, keys, messages, times, _headers(rows), strict=False)
         try:
             call_for_each(fields, process, collector, control)
-        except Exception as error:  # noqa: BLE001 - the application's code; it is raised again, with its place
+        except FAILURES as error:
             # the iterator has given exactly the offsets up to the message in hand, also when a serde refused it
             failed = rows.num_rows - length_hint(offsets) - 1
             self.fail(ssp, rows.column(_OFFSET)[failed].as_py(), error)
@@ -256,11 +256,11 @@ class TaskRun:
             return rows
         return rows.filter(pa.array(rows.column(_OFFSET).to_numpy() > done))
 
-    def _note(self, error: Exception, ssp: SystemStreamPartition | None = None, offset: int = -1) -> None:
+    def _note(self, error: BaseException, ssp: SystemStreamPartition | None = None, offset: int = -1) -> None:
         where = {} if ssp is None else {"ssp": str(ssp), "offset": str(offset)}
         note(error, failure_of(error, task=self.worker.task.name, **where))
 
-    def fail(self, ssp: SystemStreamPartition, offset: int, error: Exception) -> NoReturn:
+    def fail(self, ssp: SystemStreamPartition, offset: int, error: BaseException) -> NoReturn:
         """End the attempt at this message; the error names it, whosever doing it is."""
         self._note(error, ssp, offset)
         if is_machines(error):
@@ -288,7 +288,7 @@ class TaskRun:
             envelope = IncomingMessageEnvelope(*read, time_ms, headers)
             is_read = True
             worker.events.finish_call(task.process(envelope, worker.collector, worker.control))
-        except Exception as error:  # noqa: BLE001 - whatever the application's code raises is the poison
+        except FAILURES as error:
             serializing = worker.collector.is_serializing
             is_poison = self._spec.poison.covers(error, deserializing=not is_read, serializing=serializing)
             if is_machines(error) or not is_poison:

@@ -99,7 +99,12 @@ class TaskWorker(Undoable):
             store.begin_batch(continues=continues)
         failpoint("task.before-init")
         self.control.wants_commit = False
-        instance = self._begin_instance(continues=continues)
+        try:
+            instance = self._begin_instance(continues=continues)
+        except SystemExit as error:
+            raise RuntimeError(
+                f"init() of task {self.task.name!r} has called sys.exit({error.code!r})"
+            ) from error
         self.token = ""  # until this attempt has ended well, nothing in memory can be trusted
         return instance
 

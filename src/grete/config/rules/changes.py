@@ -51,6 +51,8 @@ def _class_of(key: str, old: Mapping[str, str], new: Mapping[str, str]) -> Chang
     known = find_key(key)
     if known is None:
         return _UNKNOWN
+    if known is streams.STORE_FACTORY and (key in old) != (key in new):
+        return ChangeClass.RESTART_CONTAINER  # a store comes or goes, also of the default kind
     if known.no_effect or effective(known, key, old) == effective(known, key, new):
         return ChangeClass.LIVE if known.change is not ChangeClass.INTERNAL else known.change
     return known.change

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import orjson
 
 from grete.config.key import ChangeClass
-from grete.config.key_tables import coordinator, job, task
+from grete.config.key_tables import coordinator, job, streams, task
 from grete.config.keys import find_key
 from grete.config.rules.changes import effective
 
@@ -42,7 +42,7 @@ def fingerprint(config: Mapping[str, str], of: str) -> str:
         if name in _ELSEWHERE or change not in _CLASSES[of] or (known is not None and known.no_effect):
             continue
         value = config[name] if known is None else effective(known, name, config)
-        if known is None or value != known.default:
+        if known is None or known is streams.STORE_FACTORY or value != known.default:
             chosen[name if known is None or known.is_family else known.name] = value
     return digest(sorted(chosen.items()))
 
