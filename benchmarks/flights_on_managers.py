@@ -1,14 +1,14 @@
-"""The flights demo's StreamTask on two executors of one core each, on Spark standalone, YARN and Kubernetes, in turns.
+"""The flights demo's StreamTask on two executors of a core each, on Spark standalone, YARN and Kubernetes, in turns.
 
-    python -m benchmarks.flights_on_managers [--only standalone | yarn | kubernetes ...] [--flights 336776] [--rounds 3]
-                                             [--discard]
+    python -m benchmarks.flights_on_managers [--only standalone | yarn | kubernetes ...]
+        [--flights 336776] [--rounds 3] [--discard]
 
-One broker has the flights; the servers of a manager are those of `make demo-cluster`, and run during its turns alone.
-On standalone, coordinator and container are processes of this machine, which executors see nothing of; YARN and
-Kubernetes run them, too, as `grete deploy apply` asks for. The application is a package with an interpreter of its own
-everywhere. `records_per_s` is the rate of the records that checkpoints cover, from the first commit to the last, as
-`benchmarks.flights_on_executors` takes it; `seconds_to_first` is from the command to the first commit. `ratio` is to
-standalone, of the same round. The output has each flight once for every turn, or there is no result.
+One broker has the flights; the servers of a manager are those of the demo's `--cluster`, and run in its turns alone.
+On standalone, coordinator and container are processes of this machine, of which executors see nothing; YARN and
+Kubernetes run them, too, as `grete deploy apply` lets them. Everywhere the application is a package with an
+interpreter of its own. `records_per_s` is the rate of the records that checkpoints cover, from the first commit to
+the last, as in `benchmarks.flights_on_executors`; `seconds_to_first` is from the command to the first commit. `ratio`
+is to standalone, of the same round. Each flight has one output of each turn, or there is no result.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from grete import registry
 from grete.config.rewriters import apply_rewriters
 from grete.config.rules.validate import validate
 from grete.config.settings import Settings
-from grete.errors import ApplicationError, ConfigError
+from grete.errors import ApplicationError, ConfigError, JobError
 from grete.grouping.ssp import ssp_grouper
 from grete.model.ids import SystemStreamPartition
 from grete.systems.local.system import Message
@@ -345,7 +345,7 @@ def test_what_cannot_be_sent_is_named_with_who_made_it(
     given = {**streams, "systems.local.samza.offset.default": "oldest", **own}
     job = JobUnderTest(config=configure(switch, given)).start()
     job._system.append("in", [Message(b"k", b"v", 1)])
-    with pytest.raises(ApplicationError, match=said):
+    with pytest.raises(JobError, match=said):  # of a time the message is known, and named
         job.run()
     job.close()
 
