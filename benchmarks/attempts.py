@@ -110,9 +110,8 @@ def standalone(kafka: KafkaCluster, folder: Path, times: int) -> dict[str, objec
         return {**found, "adoption_s": [running.adoption_s() for _ in range(times)]}
 
 
-@contextmanager
-def on_yarn(kafka: KafkaCluster, folder: Path, times: int) -> Iterator[DeployedJob]:
-    """A ResourceManager and a NodeManager; the isolated job is deployed, and may fail so many times."""
+def yarn(kafka: KafkaCluster, folder: Path, times: int) -> dict[str, object]:
+    """A ResourceManager and a NodeManager."""
     allowed = str(1 + times)
     cluster = YarnCluster(folder / "yarn", settings={"yarn.resourcemanager.am.max-attempts": allowed})
     cluster.start()
@@ -122,27 +121,20 @@ def on_yarn(kafka: KafkaCluster, folder: Path, times: int) -> Iterator[DeployedJ
             pytest.MonkeyPatch.context() as patch,
             job_on_yarn(cluster, kafka, folder, patch, settings) as job,
         ):
+
+            def kill() -> None:
+                last = job.answer("deploy", "status")[0]["attempts"][-1]
+                kill_application_master(last["where"].split()[0])
+
             job.isolate()
             job.answer("deploy", "apply")
-            yield job
+            return attempts(job, kill, times)
     finally:
         cluster.stop()
 
 
-def yarn(kafka: KafkaCluster, folder: Path, times: int) -> dict[str, object]:
-    """YARN, whose ApplicationMaster is killed."""
-    with on_yarn(kafka, folder, times) as job:
-
-        def kill() -> None:
-            last = job.answer("deploy", "status")[0]["attempts"][-1]
-            kill_application_master(last["where"].split()[0])
-
-        return attempts(job, kill, times)
-
-
-@contextmanager
-def on_kubernetes(kafka: KafkaCluster, folder: Path) -> Iterator[tuple[DeployedJob, Path]]:
-    """An API server, and the tests' node; the isolated job is deployed. Its pod's process is in the file."""
+def kubernetes(kafka: KafkaCluster, folder: Path, times: int) -> dict[str, object]:
+    """An API server, and the tests' node, which starts a process that has ended without a pause."""
     server = KubeApiServer(folder / "server")
     server.start()
     try:
@@ -151,15 +143,10 @@ def on_kubernetes(kafka: KafkaCluster, folder: Path) -> Iterator[tuple[DeployedJ
             job_on_kubernetes(server, kafka, folder, patch, PATIENT) as job,
         ):
             job.isolate()
-            yield job, job.pods / f"{job.answer('deploy', 'apply')['id']}-0" / "pid"
+            pod = job.pods / f"{job.answer('deploy', 'apply')['id']}-0" / "pid"
+            return attempts(job, lambda: os.kill(int(pod.read_text()), signal.SIGKILL), times)
     finally:
         server.stop()
-
-
-def kubernetes(kafka: KafkaCluster, folder: Path, times: int) -> dict[str, object]:
-    """Kubernetes, whose node starts a process that has ended without a pause."""
-    with on_kubernetes(kafka, folder) as (job, pod):
-        return attempts(job, lambda: os.kill(int(pod.read_text()), signal.SIGKILL), times)
 
 
 def attempts(job: DeployedJob, kill: Callable[[], None], times: int) -> dict[str, object]:
