@@ -22,6 +22,7 @@ import shutil
 import sqlite3
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -139,18 +140,12 @@ class Counted:
                 process.communicate(timeout=60)
 
 
-class Restored:
-    """The store files that workers have made since a moment."""
-
-    def __init__(self, cluster: SparkCluster, job: ClusterJob, since_s: float) -> None:
-        pids = [cluster.nodes[worker - 1].running_pid() for worker in cluster.workers]
-        roots = [Path(f"/proc/{pid}/root{job.home}") for pid in pids]  # as the worker sees its disk
-        born = born_s([file for root in roots for file in root.rglob(f"{_STORE}.db")])
-        self.files = {file: at_s for file, at_s in born.items() if at_s > since_s}
-
-    def rows(self) -> int:
-        """How many keys they have."""
-        return sum(map(rows, self.files))
+def stores_made(cluster: SparkCluster, job: ClusterJob, since_s: float) -> dict[Path, float]:
+    """The store files that workers have made since a moment, and when, by the wall clock."""
+    pids = [cluster.nodes[worker - 1].running_pid() for worker in cluster.workers]
+    roots = [Path(f"/proc/{pid}/root{job.home}") for pid in pids]  # as the worker sees its disk
+    born = born_s([file for root in roots for file in root.rglob(f"{_STORE}.db")])
+    return {file: at_s for file, at_s in born.items() if at_s > since_s}
 
 
 def born_s(files: Sequence[Path]) -> dict[Path, float]:
@@ -159,7 +154,7 @@ def born_s(files: Sequence[Path]) -> dict[Path, float]:
     return dict(zip(files, map(float, said.stdout.split()), strict=True))
 
 
-def rows(file: Path) -> int:
+def rows_of(file: Path) -> int:
     """The keys in a store's file that nothing changes. SQLite would follow the way to it out of the worker's disk."""
     with tempfile.TemporaryDirectory() as folder:
         for end in ("", "-wal"):
@@ -195,14 +190,17 @@ def loss(counted: Counted, cluster: SparkCluster, keys: int) -> dict[str, float]
     counted.probe()
     counted.await_counts(keys, 2)
     goes_on_s = time.monotonic() - began_s
-    restored = Restored(cluster, counted.job, killed_s)
-    if not restored.files:
-        raise SystemExit("no store was lost")
+    made = stores_made(cluster, counted.job, killed_s)
+    restored = sum(map(rows_of, made))
+    if not made or restored != len(made) * keys // PARTITIONS:
+        raise SystemExit(
+            f"{len(made)} stores of {keys // PARTITIONS} keys were lost, {restored} are restored"
+        )
     return {
         "goes_on_s": round(goes_on_s, 2),
         "worker_back_s": round(back_s, 2),
-        "restoring_s": round(counted.last_initialised_s - min(restored.files.values()), 2),
-        "restored": restored.rows(),
+        "restoring_s": round(counted.last_initialised_s - min(made.values()), 2),
+        "restored": restored,
     }
 
 
@@ -220,6 +218,7 @@ def run(sizes: list[int], times: int) -> dict[str, object]:
                 for size in sizes:
                     place = folder / "turns" / f"{size}-{number}"
                     found[size].append(turn(broker.bootstrap, cluster, place, size))
+                    print(size, found[size][-1], file=sys.stderr, flush=True)
         finally:
             cluster.stop()
             broker.stop()
@@ -237,6 +236,7 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument("--discard", action="store_true", help="keep no result")
     given = parser.parse_args()
+    assert all(size >= PROBES and size % PARTITIONS == 0 for size in given.keys)
     head = surroundings()
     keep({**head, **run(given.keys, given.times)}, kind="executor-loss", is_discarded=given.discard)
 

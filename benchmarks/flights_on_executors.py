@@ -55,11 +55,12 @@ def turn(
     `action` is the command that runs the job, or hands it over to a cluster manager; `files` are more configuration.
     """
     folder.mkdir(parents=True)
-    command = grete(name, folder, settings, action=(*action, "--until-drained"), files=files, brokers=brokers)
+    drained = (*action, "--until-drained")
+    words = command(name, folder, settings, action=drained, files=files, brokers=brokers)
     began_s, seen = time.monotonic(), list[tuple[float, int]]()
     with (
         closing(system_of(brokers, folder)) as system,
-        running(command, folder / "log") as process,
+        running(words, folder / "log") as process,
     ):
         while not seen or seen[-1][1] < flights:
             now = covered(system, name)
@@ -76,7 +77,7 @@ def turn(
     }
 
 
-def grete(
+def command(
     name: str,
     folder: Path,
     settings: Mapping[str, str],

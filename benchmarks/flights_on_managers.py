@@ -1,30 +1,31 @@
 """The flights demo's StreamTask on two executors of a core each, on Spark standalone, YARN and Kubernetes, in turns.
 
     python -m benchmarks.flights_on_managers [--only standalone | yarn | kubernetes ...]
-        [--flights 336776] [--rounds 3] [--discard]
+        [--flights 336776] [--rounds 3] [--isolated] [--discard]
 
 One broker has the flights; the servers of a manager are those of the demo's `--cluster`, and run in its turns alone.
 On standalone, coordinator and container are processes of this machine, of which executors see nothing; YARN and
-Kubernetes run them, too, as `grete deploy apply` lets them. Everywhere the application is a package with an
-interpreter of its own. `records_per_s` is the rate of the records that checkpoints cover, from the first commit to
-the last, as in `benchmarks.flights_on_executors`; `seconds_to_first` is from the command to the first commit. `ratio`
-is to standalone, of the same round. Each flight has one output of each turn, or there is no result.
+Kubernetes run them, too, as `grete deploy apply` lets them. With `--isolated` the application is a package with an
+interpreter of its own, as the demo has it there. `records_per_s` is the rate of the records that checkpoints cover,
+from the first commit to the last, as in `benchmarks.flights_on_executors`; `seconds_to_first` is from the command to
+the first commit. `ratio` is to standalone, of the same round. Each flight has one output of each turn, or there is no
+result.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from benchmarks.contestants import keep, surroundings
-from benchmarks.flights_on_executors import grete, turn
+from benchmarks.flights_on_executors import command, turn
 
 from clusters import DEPLOYED, MANAGERS  # isort: skip - flights_on_executors has put them on the path
 from figures import counted  # isort: skip
@@ -38,41 +39,35 @@ _LOG_END = 3_000
 
 
 def turn_on(
-    manager: str, name: str, brokers: str, folder: Path, flights: int, package: Path
+    manager: str, name: str, brokers: str, folder: Path, flights: int, files: Sequence[Path]
 ) -> dict[str, float]:
     """One run on servers of its own."""
+    home, is_deployed = folder / "job", manager in DEPLOYED
+    action = ("deploy", "apply") if is_deployed else ("run", "--quiet")
     with MANAGERS[manager](folder / "servers") as its_own:
         settings, load = {**its_own, **TWO_EXECUTORS}, os.getloadavg()[0]
-        place = folder / "job"
-        if manager not in DEPLOYED:
-            return {**turn(name, brokers, place, flights, settings, files=[package]), "load": load}
-        apply = ("deploy", "apply")
-        with deployed(name, brokers, place, settings, package), explained(folder):
-            found = turn(name, brokers, place, flights, settings, action=apply, files=[package])
+        taken_away = deployed(name, brokers, home, settings, files) if is_deployed else nullcontext()
+        with taken_away, explained(folder):
+            found = turn(name, brokers, home, flights, settings, action=action, files=files)
         return {**found, "load": load}
 
 
-@contextlib.contextmanager
+@contextmanager
 def deployed(
-    name: str, brokers: str, folder: Path, settings: Mapping[str, str], package: Path
+    name: str, brokers: str, folder: Path, settings: Mapping[str, str], files: Sequence[Path]
 ) -> Iterator[None]:
     """A deployment, which is taken away in the end."""
     try:
         yield
     finally:
-        words, environment = grete(
-            name, folder, settings, action=("deploy", "kill"), files=[package], brokers=brokers
+        words, environment = command(
+            name, folder, settings, action=("deploy", "kill"), files=files, brokers=brokers
         )
-        subprocess.run(
-            words,
-            env={**os.environ, **environment},
-            check=True,
-            timeout=_KILL_S,
-            stdout=subprocess.DEVNULL,
-        )
+        environment = {**os.environ, **environment}
+        subprocess.run(words, env=environment, check=True, timeout=_KILL_S, stdout=subprocess.DEVNULL)
 
 
-@contextlib.contextmanager
+@contextmanager
 def explained(folder: Path) -> Iterator[None]:
     """A failure says what the manager's processes have said as well."""
     try:
@@ -85,17 +80,19 @@ def explained(folder: Path) -> Iterator[None]:
         raise SystemExit("\n".join([str(failure), *ends])) from failure
 
 
-def turns(managers: Sequence[str], flights: int, rounds: int) -> dict[str, list[dict[str, float]]]:
+def turns(
+    managers: Sequence[str], flights: int, rounds: int, *, is_isolated: bool
+) -> dict[str, list[dict[str, float]]]:
     """Every manager once a round, in turn."""
     found: dict[str, list[dict[str, float]]] = {name: [] for name in managers}
     with tempfile.TemporaryDirectory() as name, on_kafka(Path(name)) as place:
         place.load(flights, lambda _: None)
-        package = isolation(Path(name) / "packages", JOB)
+        files = [isolation(Path(name) / "packages", JOB)] if is_isolated else []
         for number in range(rounds):
             for manager in managers:
                 job = f"flights-{manager}-{number}"
                 folder = Path(name) / job
-                found[manager].append(turn_on(manager, job, os.environ[BROKER], folder, flights, package))
+                found[manager].append(turn_on(manager, job, os.environ[BROKER], folder, flights, files))
                 print(job, found[manager][-1], file=sys.stderr, flush=True)
         check_outputs(place, flights * rounds * len(managers))
     return found
@@ -123,9 +120,9 @@ def ratios(found: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, list
     }
 
 
-def run(managers: Sequence[str], flights: int, rounds: int) -> dict[str, object]:
+def run(managers: Sequence[str], flights: int, rounds: int, *, is_isolated: bool) -> dict[str, object]:
     """The turns and what follows from them."""
-    found = turns(managers, flights, rounds)
+    found = turns(managers, flights, rounds, is_isolated=is_isolated)
     ratio = ratios(found)
     return {
         "median_records_per_s": medians(found, "records_per_s"),
@@ -142,12 +139,16 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=MANAGERS, default=list(MANAGERS))
     parser.add_argument("--flights", type=int, default=336_776)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--isolated", action="store_true", help="the application in an environment of its own"
+    )
     parser.add_argument("--discard", action="store_true", help="do not keep the result")
     given = parser.parse_args()
     figures = {
         **surroundings(),
         "flights": given.flights,
-        **run(given.only, given.flights, given.rounds),
+        "isolated": given.isolated,
+        **run(given.only, given.flights, given.rounds, is_isolated=given.isolated),
     }
     keep(figures, kind="flights-on-managers", is_discarded=given.discard)
 
