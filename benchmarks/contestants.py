@@ -244,6 +244,11 @@ def running(command: Command, log: Path) -> Iterator[subprocess.Popen[bytes]]:
         _end(process)
 
 
+def unwind_at_sigterm() -> None:
+    """Let SIGTERM end what this process has started, as Ctrl-C does: jobs and pods would outlive it."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+
+
 def _end(process: subprocess.Popen[bytes]) -> None:
     """End a contestant in order: containers of grete outlive a coordinator that is killed, and ran beside others.
 

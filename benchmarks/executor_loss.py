@@ -32,7 +32,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.support.cluster_job import ClusterJob
 
-from benchmarks.contestants import keep, surroundings
+from benchmarks.contestants import keep, surroundings, unwind_at_sigterm
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.spark_cluster import Hidden, SparkCluster
 
@@ -236,6 +236,7 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument("--discard", action="store_true", help="keep no result")
     given = parser.parse_args()
+    unwind_at_sigterm()
     assert all(size >= PROBES and size % PARTITIONS == 0 for size in given.keys)
     head = surroundings()
     keep({**head, **run(given.keys, given.times)}, kind="executor-loss", is_discarded=given.discard)

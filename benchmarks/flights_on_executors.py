@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from benchmarks.contestants import Command, keep, running, surroundings
+from benchmarks.contestants import Command, keep, running, surroundings, unwind_at_sigterm
 from benchmarks.executors import LOCAL, servers
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import read_commits
@@ -134,6 +134,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--discard", action="store_true", help="do not keep the result")
     given = parser.parse_args()
+    unwind_at_sigterm()
     figures = {**surroundings(), "flights": given.flights, **run(given.flights, given.rounds)}
     keep(figures, kind="flights-on-executors", is_discarded=given.discard)
 

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from benchmarks.contestants import keep, surroundings
+from benchmarks.contestants import keep, surroundings, unwind_at_sigterm
 from benchmarks.flights_on_executors import command, turn
 
 from clusters import DEPLOYED, MANAGERS  # isort: skip - flights_on_executors has put them on the path
@@ -144,6 +144,7 @@ def main() -> None:
     )
     parser.add_argument("--discard", action="store_true", help="do not keep the result")
     given = parser.parse_args()
+    unwind_at_sigterm()
     figures = {
         **surroundings(),
         "flights": given.flights,
