@@ -73,6 +73,8 @@ def explained(folder: Path) -> Iterator[None]:
     try:
         yield
     except SystemExit as failure:
+        if not isinstance(failure.code, str):  # a signal
+            raise
         logs = sorted(
             log for pattern in ("*log", "stdout", "stderr") for log in folder.rglob(pattern) if log.is_file()
         )
