@@ -88,7 +88,7 @@ class GatheredOutput(ABC):
         """Turn the lists into columns when they are that long.
 
         Raises:
-            ApplicationError: a serde of the application's made something else than bytes, or a time is no number.
+            ApplicationError: a serde of the application's made something else than bytes.
         """
         if len(self.keys) < at_least:
             return
@@ -100,9 +100,6 @@ class GatheredOutput(ABC):
 
     def _refused(self) -> str:
         """What of the records cannot be a column."""
-        for time_ms in self.timestamps_ms:
-            if not isinstance(time_ms, int) or not -(2**63) <= time_ms < 2**63:
-                return f"timestamp_ms={time_ms!r:.100} of a record to {self.stream} is no whole number of 64 bits"
         made = (
             f"{type(value).__name__} of a {what}: {value!r:.100}"
             for what, column in (("key", self.keys), ("message", self.values))
