@@ -77,7 +77,7 @@ def test_the_clients_of_what_is_closed_are_gone_at_once(
 ) -> None:
     settings = KafkaLogSettings({"bootstrap.servers": kafka.bootstrap}, replication_factor=1)
     before = clients()
-    use(settings, f"closed-{tmp_path.name}"[:60], tmp_path)
+    use(settings, f"closed-{uuid.uuid4().hex[:8]}", tmp_path)
     eventually(lambda: clients() <= before, "the end of their threads")
 
 

@@ -20,10 +20,11 @@ BLOCKS = 20
 ROOT = Path(__file__).parents[2]
 PLANTS = load_plants(ROOT)
 LATE = {
-    "claim-forgotten": 171,
+    "claim-forgotten": 20,
     "lost-container-not-fenced": 181,
     "stopped-counts-as-drained": 98,
-    "late-report-taken": 80,
+    "late-report-taken": 25,
+    "epoch-not-checked": 23,
     "order-of-a-later-leader-overwritten": 52,
     "tombstone-ignored": 60,
     "new-partitions-first": 57,

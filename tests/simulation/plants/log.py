@@ -130,7 +130,7 @@ PLANTS = {
     "claim-forgotten": Plant(
         "claiming an epoch fences nobody off until the next write",
         _forget_claim,
-        ("stall-before", "stall-after", "take-over"),
+        ("take-over", "pause-coordinator", "leader-lost"),
     ),
     "acked-before-durable": Plant("append returns before anything is written", _ack_before_durable),
     "half-a-generation": Plant(

@@ -149,7 +149,7 @@ def _busy_is_free(replaced: Replaced) -> None:
 
 
 def _plant(what: str, apply: Any, *emphasis: str) -> Plant:
-    return Plant(what, apply, emphasis, seeds=100, embedded=True)
+    return Plant(what, apply, emphasis, seeds=500, embedded=True)
 
 
 PLANTS = {

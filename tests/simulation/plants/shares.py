@@ -133,7 +133,7 @@ PLANTS = {
     "late-report-taken": Plant(
         "a report that comes after those of the next attempt takes the container's state back",
         _late_reports_taken,
-        ("kill-share", "lose-share", "late-message"),
+        ("lose-share", "late-message", "killed-at-a-late-report"),
     ),
     "cut-off-and-well": Plant(
         "a share that has lost its container ends as if it had been asked to",

@@ -49,7 +49,8 @@ class Plant:
     what: str
     apply: Callable[[Replaced], None]
     emphasis: tuple[str, ...] = ()
-    seeds: int = 200
+    seeds: int = 1_000
+    """Rare ones are found in 1 of 200, and any change to the product gives every seed another life."""
     embedded: bool = False
     """Whether it is in what stream processors do, and the seeds are of jobs of these."""
 

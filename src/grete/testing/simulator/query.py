@@ -185,6 +185,13 @@ class SimulatedSpark:
         self.epoch.began()
         line.begin(self.epoch.start_of(line.slot))
 
+    def reported(self, line: Line, committed: Committed) -> None:
+        """Take note of what an attempt has committed; one that was succeeded may still report."""
+        self.events.append(committed)
+        is_late = self._lines.get(line.slot) not in (line, None)
+        if is_late and self._world.faults.strikes("killed-at-a-late-report"):
+            self._shares[line.slot].process.kill()
+
     def _end_all(self) -> None:
         self._is_ending = True
         for line in self._lines.values():

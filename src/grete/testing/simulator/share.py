@@ -61,7 +61,7 @@ class Line:
 
     def report(self, committed: Committed) -> None:
         """See ShareChannel."""
-        self._carry("to", lambda: self._container.events.append(committed))
+        self._carry("to", lambda: self._container.reported(self, committed))
 
     def finish(self, *, is_drained: bool) -> None:
         """See ShareChannel."""
