@@ -16,11 +16,12 @@ import pytest
 from grete.config.properties import parse_properties
 from grete.environment import CONTAINER_EPOCH, EXIT_FILE
 from grete.errors import ConfigError
-from grete.launch.base import ContainerStart, Launcher
+from grete.launch.base import ContainerExit, ContainerStart, Launcher
 from grete.launch.process import ProcessLauncher
 from grete.launch.processes import children_of, is_running, name_of
 from grete.launch.spark_submit import SparkSubmitLauncher, find_spark_submit
 from grete.launch.thread import ThreadLauncher
+from grete.model.ending import ExitCode
 from grete.model.ids import ContainerId
 from grete.testing.conformance.launch import KillingLauncherConformance, LauncherConformance, behave
 from grete.testing.waiting import eventually, patient
@@ -105,6 +106,17 @@ def test_settings_are_submitted_in_a_private_file_without_those_that_refer_to_se
 def test_a_machine_without_spark_submit_is_told_what_to_set(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"/bin/spark-submit is no program: set SPARK_HOME"):
         find_spark_submit({"SPARK_HOME": str(tmp_path)})
+
+
+@pytest.mark.parametrize("code", [0, int(ExitCode.STOPPED)])
+def test_an_end_in_order_that_the_container_did_not_report_is_a_failure(tmp_path: Path, code: int) -> None:
+    """As of an application that calls `os._exit(0)`: it was believed, and the job was done."""
+    launcher = ProcessLauncher(["sh", "-c", f"exit {code}"], tmp_path)
+    launcher.start(ContainerStart(ContainerId("0"), 4, {}))
+    found: list[ContainerExit] = []
+    eventually(lambda: found.extend(launcher.exits()) or found, "its exit")
+    assert found[0].exit_code == ExitCode.FAILED
+    assert f"its process ended with code {code}, and not by the container" in found[0].reason
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ CONTAINER = """
 import os, signal, sys, time
 from pathlib import Path
 from grete.container.assignment import parse_assignment
+from grete.exit_report import write_report
 from grete.http_client import JobCoordinatorClient
 from grete.wire.container_protocol import Heartbeat
 client = JobCoordinatorClient(os.environ["COORDINATOR_URL"], Path(os.environ["GRETE_COORDINATOR_TOKEN_FILE"]))
@@ -53,7 +54,9 @@ runs_for_ever = assignment.config.get("test.for.ever")
 while True:
     client.heartbeat(id_, Heartbeat(epoch, "running", batch_id=0, records=1))
     if stopping or not runs_for_ever:
-        sys.exit(int(assignment.config.get("test.exit.code", "0")))
+        code = int(assignment.config.get("test.exit.code", "0"))
+        write_report(code)
+        sys.exit(code)
     time.sleep(0.02)
 """
 RUNNER = """

@@ -91,6 +91,50 @@ def test_killed_in_its_commits_own_outputs_are_there_once_and_others_at_least_on
     assert sum(values(home / "local", "sums")) == sum(range(RECORDS))
 
 
+LEAVING = """
+import os
+from pathlib import Path
+
+import grete
+
+
+class Leave(grete.StreamTask):
+    def process(self, envelope, collector, coordinator):
+        seen = Path(__file__).with_name("seen")
+        if envelope.message == 100 and not seen.exists():
+            seen.touch()
+            os._exit(0)
+        collector.send("local.out", envelope.message)
+"""
+
+
+def test_an_application_that_ends_the_process_with_code_0_has_not_done_its_work(tmp_path: Path) -> None:
+    """It was believed: the job was done, and three quarters of its records were not read."""
+    home = tmp_path / "home"
+    (tmp_path / "leave.py").write_text(LEAVING)
+    config = tmp_path / "job.properties"
+    config.write_text(
+        "job.name=leave\ntask.class=leave:Leave\ntask.inputs=local.in\ntask.outputs=local.out\n"
+        "systems.local.samza.offset.default=oldest\nsystems.local.samza.msg.serde=json\n"
+        "cluster-manager.container.retry.longest-pause.ms=100\ntask.max.records.per.batch=50\n"
+        f"job.application.path={tmp_path}\n"
+    )
+    with closing(LocalSystem(home / "local", SystemClock())) as local:
+        local.create_stream(StreamSpec("in", 1))
+        local.append("in", [Message(None, b"%d" % i, 1, 0) for i in range(RECORDS)])
+    done = subprocess.run(
+        [sys.executable, "-m", "grete.testing.sparkless", "--until-drained", "--config", str(config)],
+        env={**os.environ, "GRETE_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=patient(300),
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "seen").exists()
+    assert values(home / "local", "out") == Counter(range(RECORDS))
+    assert "its process ended with code 0, and not by the container" in done.stderr
+
+
 def values(directory: Path, stream: str) -> Counter[int]:
     """How often each value is in a stream."""
     with closing(LocalSystem(directory, SystemClock())) as local:

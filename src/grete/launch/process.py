@@ -205,9 +205,12 @@ class ProcessLauncher(Launcher):
         else:
             code = _KILLED if report is None else int(report)  # only a kill leaves no report
         failure = report.failure if report is not None and report == code else None
-        if failure is None:
-            return ContainerExit(id_, epoch, code, _without_report(code))
-        return ContainerExit(id_, epoch, code, str(failure), failure.place)
+        if failure is not None:
+            return ContainerExit(id_, epoch, code, str(failure), failure.place)
+        if report is None and code in (ExitCode.OK, ExitCode.STOPPED):
+            # as `os._exit(0)` of a function, or a library's exit: a job was called done that had read nothing
+            return ContainerExit(id_, epoch, ExitCode.FAILED, _ended_by_others(code))
+        return ContainerExit(id_, epoch, code, _without_report(code))
 
     def abandon(self) -> None:
         """See Launcher."""
@@ -241,6 +244,14 @@ def _absolute(name: str, value: str) -> str:
     if value and (name in _PATHS or (name in _COMMANDS and os.sep in value)):
         return os.pathsep.join(map(os.path.abspath, value.split(os.pathsep)))
     return value
+
+
+def _ended_by_others(code: int) -> str:
+    """Why an end that looks like one in order is none."""
+    return (
+        f"its process ended with code {code}, and not by the container, which writes what it ends with: "
+        "the application or a library of its called exit; its log may say which"
+    )
 
 
 def _without_report(code: int) -> str:
