@@ -292,6 +292,8 @@ def zookeepers(harmed_zookeepers: ZooKeeperCluster) -> Iterator[ZooKeeperCluster
 
 
 COUNTER = '''
+import logging
+
 import grete
 
 class Counter(grete.StreamTask):
@@ -299,6 +301,7 @@ class Counter(grete.StreamTask):
 
     def init(self, context):
         self.counts = context.store("counts")
+        logging.getLogger("counter").info("counting in %s", context.task_name)
 
     def process(self, envelope, collector, coordinator):
         count = (self.counts.get(envelope.key) or 0) + 1

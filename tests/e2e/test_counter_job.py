@@ -63,6 +63,8 @@ def test_stores_come_back_from_their_changelogs_and_the_job_goes_on_from_its_che
     counter_job.fill(RECORDS)
     assert counter_job.run().returncode == 0
     counter_job.assert_exactly_once(2 * RECORDS)
+    log = (counter_job.home / "jobs" / "counter-1" / "logs" / "container-0.log").read_text()
+    assert " INFO counter counting in Partition 1\n" in log, "what tasks log, in Spark's workers too"
 
 
 def test_when_sparks_jvm_dies_alone_the_container_is_started_again(counter_job: Any) -> None:

@@ -80,6 +80,8 @@ def test_calls_are_counted_under_samzas_names() -> None:
             "window-calls": 1,
             "timer-calls": 0,
             "send-calls": 3,
+            "restored-messages": 0,
+            "restore-ns": 0.0,
             "process-ns": 0.0,  # the test's clock stands still
             "window-ns": 0.0,
             "timer-ns": 0.0,

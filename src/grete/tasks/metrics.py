@@ -99,6 +99,8 @@ class TaskMetrics:
         self._process_ns = self.timer("process-ns", group=TASK_GROUP)
         self._window_ns = self.timer("window-ns", group=TASK_GROUP)
         self._timer_ns = self.timer("timer-ns", group=TASK_GROUP)
+        self._restored = self.counter("restored-messages", group=TASK_GROUP)
+        self._restore_ns = self.timer("restore-ns", group=TASK_GROUP)
 
     def counter(self, name: str, *, group: str = _DEFAULT_GROUP) -> TaskCounter:
         """See grete.MetricsRegistry."""
@@ -157,6 +159,11 @@ class TaskMetrics:
     def sent(self, records: int) -> None:
         """So many messages were sent."""
         self._sends.inc(records)
+
+    def restored(self, changes: int, seconds: float) -> None:
+        """A store has read so many changes of its changelog, which took so long."""
+        self._restored.inc(changes)
+        self._restore_ns.add(1, round(seconds * 1e9))
 
     def _ns_since(self, start_s: float) -> float:
         return round(max(0.0, self.now_s() - start_s) * 1e9)

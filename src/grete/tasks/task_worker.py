@@ -26,6 +26,7 @@ from grete.tasks.results import StoreChange
 from grete.tasks.spec import RunnerSpec, StoreSpec, TaskProgress, TaskSpec
 from grete.tasks.stores.file import ReadChanges, StoreFile
 from grete.tasks.stores.paths import store_identity, store_path
+from grete.tasks.stores.restoring import Restoring
 from grete.tasks.stores.warm_copy import take_over
 
 if TYPE_CHECKING:
@@ -79,8 +80,13 @@ class TaskWorker(Undoable):
     def _open_store(self, store: StoreSpec) -> TaskStore[StoreFile]:
         path, identity = self._place(self._spec.store_directory, store)
         copies = [self._place(directory, store)[0] for directory in self._spec.standby_directories]
+        what = f"store {store.name!r} of task {self.task.name!r}"
         file = StoreFile(
-            path, identity, refill=lambda: take_over(path, identity, copies), now_ms=self._clock.wall_ms
+            path,
+            identity,
+            refill=lambda: take_over(path, identity, copies),
+            restoring=Restoring(what, self._clock.monotonic_s, self.metrics.restored),
+            now_ms=self._clock.wall_ms,
         )
         return TaskStore(file, self._serdes_of_store(store.name))
 

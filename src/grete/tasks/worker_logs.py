@@ -1,4 +1,4 @@
-"""Log records of Spark's Python workers: also to the job's log stream, where one is configured.
+"""Log records of Spark's Python workers: to the container's log, and to the job's log stream where one is configured.
 
 A worker is killed without a word when Spark ends or has no use for it. So what was logged is written when a share of
 a batch is committed, on a thread of its own, and no batch waits for that. After a failure Spark ends the worker at
@@ -26,11 +26,11 @@ def attach_logs(spec: RunnerSpec) -> None:
         root.removeHandler(_handler)
         _handler.close()
         _handler = None
+    if not root.handlers:
+        # without a handler Python prints warnings alone, bare: `logging.info` of a task was in no log
+        log_to_stderr(os.environ.get("GRETE_LOG_LEVEL", "INFO"))
     if spec.diagnostics is None or spec.diagnostics.logs is None:
         return
-    if not root.handlers:
-        # a root logger with a handler no longer prints by itself: the container's log file would miss what it had
-        log_to_stderr(os.environ.get("GRETE_LOG_LEVEL", "INFO"))
     _handler = log_handler(spec.diagnostics, spec.config)
     if _handler is not None:
         root.addHandler(_handler)

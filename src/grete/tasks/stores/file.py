@@ -34,6 +34,7 @@ from grete.private_files import private_directory, tighten_database
 from grete.systems.base import Change
 from grete.tasks.faults import FILE_ERRORS, file_error
 from grete.tasks.stores.damage import DAMAGE, DamagedStore, fault, faults_translated
+from grete.tasks.stores.restoring import Restoring
 
 T = TypeVar("T")
 ReadChanges = Callable[[int, int], Iterable[Change]]
@@ -72,10 +73,15 @@ class StoreFile:
         changelog: str,
         *,
         refill: Callable[[], object] = lambda: None,
+        restoring: Restoring | None = None,
         now_ms: Callable[[], int] = _CLOCK.wall_ms,
         busy_timeout_ms: int = _BUSY_TIMEOUT_MS,
     ) -> None:
-        """`refill` may put a file of the same changelog in the place of one that is missing or unusable."""
+        """`refill` may put a file of the same changelog in the place of one that is missing or unusable.
+
+        `restoring` learns of what is read from the changelog.
+        """
+        self._restoring = restoring or Restoring(path.stem)
         self._now_ms = now_ms
         self._noted_ms = 0
         self._path = path
@@ -95,7 +101,8 @@ class StoreFile:
                 with faults_translated(self._path, "read"):
                     self._verify(connection)
                 return connection
-            except DAMAGE:
+            except DAMAGE as error:
+                self._restoring.begins_anew(error)
                 self._discard()
         return self._connect()
 
@@ -131,7 +138,7 @@ class StoreFile:
                     raise DamagedStore(f"key {key!r}")
         except (*DAMAGE, TypeError, ValueError):
             connection.close(True)
-            raise DamagedStore(str(self._path)) from None
+            raise DamagedStore(f"{self._path} is damaged, or another store's") from None
         except apsw.Error:
             connection.close(True)
             raise
@@ -172,7 +179,8 @@ class StoreFile:
         try:
             with faults_translated(self._path, "bring up to date"):
                 self._settle(position, token, read_changes, unpack)
-        except (*DAMAGE, OffsetOutOfRange):
+        except (*DAMAGE, OffsetOutOfRange) as error:
+            self._restoring.begins_anew(error)
             self.rebuild()
 
     def _settle(self, position: int, token: str, read_changes: ReadChanges, unpack: Unpack) -> None:
@@ -195,7 +203,7 @@ class StoreFile:
                 self._apply(unpack(pending[3]))
                 base = int(pending[1])
             if base < position:
-                self._apply(read_changes(base, position))
+                self._read(read_changes, base, position)
             failpoint("store.applied")
             self._connection.execute("DELETE FROM pending")
             self._connection.execute("UPDATE meta SET position = ?", (position,))
@@ -228,7 +236,7 @@ class StoreFile:
         for attempt in range(_REBUILD_ATTEMPTS):
             try:
                 with self._transaction():
-                    self._apply(read_changes(0, position))
+                    self._read(read_changes, 0, position)
                     failpoint("store.refilled")
                     self._connection.execute("UPDATE meta SET position = ?", (position,))
                     self._note_time()
@@ -236,6 +244,10 @@ class StoreFile:
             except OffsetOutOfRange:
                 if attempt == _REBUILD_ATTEMPTS - 1:
                     raise
+
+    def _read(self, read_changes: ReadChanges, start: int, end: int) -> None:
+        with self._restoring.noted(read_changes(start, end), start, end) as changes:
+            self._apply(changes)
 
     def _apply(self, changes: Iterable[Change]) -> None:
         """Write changes to the base, the last of each key winning, a bounded number at a time."""
@@ -270,13 +282,14 @@ class StoreFile:
         """The base's value. Damage that shows only now leads to a rebuild, not to an error or a wrong value."""
         try:
             return self._get(key)
-        except DAMAGE:
-            return self._rebuilt(lambda: self._get(key))
+        except DAMAGE as error:
+            return self._rebuilt(error, lambda: self._get(key))
         except apsw.Error as error:
             raise fault(error, self._path, "read") from error
 
-    def _rebuilt(self, read: Callable[[], T]) -> T:
+    def _rebuilt(self, why: Exception, read: Callable[[], T]) -> T:
         """What is read after a rebuild; what hinders it is the machine's."""
+        self._restoring.begins_anew(why)
         try:
             self.rebuild()
             return read()
@@ -298,8 +311,8 @@ class StoreFile:
         while True:
             try:
                 rows = self._chunk(low, inclusive, last)
-            except DAMAGE:
-                rows = self._rebuilt(partial(self._chunk, low, inclusive, last))
+            except DAMAGE as error:
+                rows = self._rebuilt(error, partial(self._chunk, low, inclusive, last))
             except apsw.Error as error:
                 raise fault(error, self._path, "read") from error
             yield from rows
