@@ -103,6 +103,26 @@ def test_a_change_that_is_wrong_is_refused_with_the_reason(
     assert config() == before
 
 
+@pytest.mark.parametrize(
+    ("words", "lacking"),
+    [
+        (("job.container.count",), "'job.container.count' has no value; "),
+        (("shop.password", "correct", "horse"), ""),
+        (("=2",), ""),
+        (("a=1", "b"), ""),
+    ],
+)
+def test_config_set_shows_how_keys_and_values_are_written(
+    job: Path, capsys: Output, words: tuple[str, ...], lacking: str
+) -> None:
+    assert main(["config", "set", *words]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(
+        f"grete: {lacking}write `grete config set KEY VALUE`, or `grete config set KEY=VALUE`"
+    )
+    assert "horse" not in error, "it may be a secret"
+
+
 def test_what_another_program_changed_of_the_state_is_taken_back_without_force(
     job: Path, capsys: Output
 ) -> None:

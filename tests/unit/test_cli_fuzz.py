@@ -216,4 +216,4 @@ def test_a_line_without_an_end_is_refused_before_memory_is_gone(
     job: str, home: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert main(["stream", "append", "local.in", "--lines", "--from-file", "/dev/zero"]) == 2
-    assert "line 1 is longer than" in capsys.readouterr().err
+    assert "/dev/zero, line 1: it is longer than" in capsys.readouterr().err

@@ -15,13 +15,45 @@ Output = pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize(
-    "words", [[], ["nonsense"], ["run", "--nonsense"], ["config"], ["stop", "--deadline", "soon"]]
+    "words",
+    [
+        *([], ["nonsense"], ["run", "--nonsense"], ["config"], ["stop", "--deadline", "soon"]),
+        *(["stream", "create", "in2"], ["stream", "create", "local.ä b"]),
+        ["stream", "create", "local.in", "--partitions", "1000001"],
+        ["stream", "grow", "local.in", "--partitions", "1000001"],
+        *(["stream", "append", "in2"], ["stream", "dump", "in2"], ["stream", "tail", "--stream", "in2"]),
+        *(["status", "--job", ":"], ["run", "--job", ":1"], ["job", "delete", "--execute", "--job", ""]),
+    ],
 )
-def test_wrong_usage_ends_with_2(words: list[str], capsys: Output) -> None:
+def test_what_means_nothing_whatever_there_is_ends_with_2(
+    home: Path, words: list[str], capsys: Output
+) -> None:
     with pytest.raises(SystemExit) as ended:
         main(words)
     assert ended.value.code == 2
     assert "Traceback" not in capsys.readouterr().err
+    assert not list(home.iterdir())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["stream", "append", "local.in", "--from-file"],
+        ["checkpoint", "overwrite"],
+        ["checkpoint", "diff", "--new-offsets"],
+        ["config", "diff"],
+        ["status", "--config"],
+    ],
+)
+@pytest.mark.parametrize("name", ["nowhere.properties", "."])
+def test_a_file_that_is_named_and_cannot_be_read_ends_with_2(
+    home: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch, words: list[str], name: str
+) -> None:
+    monkeypatch.chdir(home)
+    assert main([*words, name]) == 2
+    error = capsys.readouterr().err
+    assert "cannot read" in error
+    assert name in error
 
 
 def test_all_problems_of_a_configuration_are_listed_at_once(home: Path, capsys: Output) -> None:

@@ -413,6 +413,15 @@ def test_startpoints_that_wait_are_warned_of_since_they_win(
     assert "2 startpoints wait to be applied and win" in capsys.readouterr().err
 
 
+def test_offsets_in_a_file_that_is_no_text_are_refused_with_its_name(
+    job: JobUnderTest, capsys: Output, tmp_path: Path
+) -> None:
+    file = tmp_path / "new.properties"
+    file.write_bytes(b"\xff")
+    assert main(["checkpoint", "overwrite", str(file), "--job", "test"]) == 2
+    assert f"{file} is not UTF-8 text" in capsys.readouterr().err
+
+
 # --- startpoints ---
 
 
@@ -448,7 +457,16 @@ def test_a_startpoint_of_a_running_job_waits_under_samzas_key_and_expires(
     ("words", "code", "message"),
     [
         (("set", "--ssp", "local.other.0", "--to", "oldest"), 1, "no task of job test reads local.other.0"),
-        (("set", "--ssp", FIRST, "--task", "Partition 1", "--to", "oldest"), 1, "no task"),
+        (
+            ("set", "--ssp", FIRST, "--task", "Partition 1", "--to", "oldest"),
+            1,
+            f"task 'Partition 1' does not read {FIRST}; it reads {SECOND}",
+        ),
+        (
+            ("set", "--ssp", FIRST, "--task", "Partition_1", "--to", "oldest"),
+            1,
+            "job test has no task 'Partition_1'; it has Partition 0, Partition 1",
+        ),
         (("set", "--ssp", FIRST, "--to", "batch:1"), 2, "has no batches"),
         (("delete",), 2, "say which"),
         (("delete", "--all", "--ssp", FIRST), 2, "say which"),

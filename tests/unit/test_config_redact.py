@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from grete.config.redact import MASK, Redactor, is_secret_key, redact, redact_forms, redact_value
+from grete.config.redact import (
+    MASK,
+    Redactor,
+    is_secret_key,
+    redact,
+    redact_forms,
+    redact_value,
+    writes_out_secret,
+)
 from grete.config.secrets import has_reference, resolve_secrets
 from grete.errors import ConfigError
 
@@ -63,6 +71,7 @@ def test_a_reference_is_shown() -> None:
     ("text", "shown"),
     [
         ("jdbc:postgresql://joe:pw@db:5432/x", f"jdbc:postgresql://{MASK}@db:5432/x"),
+        ("jdbc:oracle:thin:scott/tiger@//db:1521/x", f"jdbc:oracle:thin:{MASK}@//db:1521/x"),
         ("https://host/path@v2", "https://host/path@v2"),
         ("AccountName=a;AccountKey=Zm9v+/8=;End=1", f"AccountName=a;AccountKey={MASK};End=1"),
         ('required username="u" password="p w";', f'required username="u" password={MASK};'),
@@ -94,8 +103,10 @@ def test_a_redactor_learns_what_a_reference_was_resolved_to() -> None:
 
 
 def test_masking_a_megabyte_takes_no_quadratic_time() -> None:
-    for text in ("a" * 2_000_000, "://" * 500_000, "password=" * 200_000, 'password="' * 200_000):
+    many = ("a" * 2_000_000, "://" * 500_000, "password=" * 200_000, 'password="' * 200_000)
+    for text in (*many, "://a:" * 300_000, "jdbc:oracle:thin:a/" * 100_000):
         assert redact_forms(text) is not None
+        assert writes_out_secret("my.text", text) in (True, False)
 
 
 def test_references_are_resolved_where_they_stand(tmp_path: Path) -> None:

@@ -137,6 +137,52 @@ def test_what_only_looks_wrong_is_a_warning(key: str, value: str, says: str) -> 
     assert says in warnings(**{key: value})
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("my.url", "jdbc:postgresql://h/db?user=u&password=geheim"),
+        ("my.url", "jdbc:postgresql://joe:geheim@h:5432/db"),
+        ("my.url", "jdbc:sqlserver://h;user=u;password=geheim;encrypt=true"),
+        ("my.url", "jdbc:oracle:thin:scott/geheim@//h:1521/db"),
+        ("my.url", "https://user:geheim@host/path"),
+        ("my.url", "https://${env:USER}:geheim@host"),
+        ("my.url", "mongodb://u:geheim@a:1,b:2/db"),
+        ("my.text", '{"password": "geheim"}'),
+        ("my.storage", "AccountName=a;AccountKey=geheim=="),
+        ("systems.k.consumer.sasl.jaas.config", 'M required username="u" password="geheim";'),
+        ("systems.k.consumer.sasl.jaas.config", 'M required username="${env:USER}" password="geheim";'),
+        ("systems.k.consumer.sasl.jaas.config", "M required clientId=${env:ID} clientSecret=geheim;"),
+    ],
+)
+def test_a_password_within_a_value_is_a_warning_that_does_not_show_it(key: str, value: str) -> None:
+    said = warnings(**{key: value})
+    assert f"written out in plain text, and so kept in the coordinator stream: {key}." in said
+    assert "geheim" not in said
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("my.url", "jdbc:postgresql://h/db?user=u&password=${env:PW}"),
+        ("my.url", "jdbc:postgresql://h/db?password=${file:/run/secrets/pw}&user=u"),
+        ("my.url", "jdbc:oracle:thin:scott/${env:PW}@//h:1521/db"),
+        ("my.url", "jdbc:oracle:thin:@//h:1521/db"),
+        ("my.url", "https://user:${env:PW}@host"),
+        ("my.url", "https://user:${file:/run/pw}@host"),
+        ("my.url", "https://${env:LOGIN}@host:443/path"),
+        ("my.url", "http://host:8080/path@v2"),
+        ("my.url", "abfss://container@account.dfs.core.windows.net/lake"),
+        ("my.hosts", "h1:9092,h2:9092"),
+        ("spark.kubernetes.container.image", "registry:5000/shop/token:1.2"),
+        ("spark.redaction.string.regex", "password=.*"),
+        ("systems.k.consumer.sasl.jaas.config", 'M required username="u" password="${env:PW}";'),
+        ("systems.k.consumer.sasl.jaas.config", "M required username=u password=${file:/pw} serviceName=k;"),
+    ],
+)
+def test_references_and_logins_without_a_password_are_no_warning(key: str, value: str) -> None:
+    assert "plain text" not in warnings(**{key: value})
+
+
 def test_keys_that_only_stream_tasks_follow_are_named_for_a_pipeline() -> None:
     keys = {"task.poison.policy": "fail", "task.window.ms": "5", "stores.s.factory": "grete.store.sqlite"}
     said = (

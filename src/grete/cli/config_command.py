@@ -11,6 +11,11 @@ from grete.cli.output import print_json, when
 from grete.errors import ConfigError
 from grete.text_logs import printable
 
+_SET_SYNTAX = (
+    "write `grete config set KEY VALUE`, or `grete config set KEY=VALUE`, which may be repeated; quote a value that "
+    "has blanks, and an empty one is `KEY=`"
+)
+
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
@@ -68,12 +73,20 @@ def _get(options: argparse.Namespace) -> int:
 
 
 def _assignments(words: list[str]) -> dict[str, str | None]:
-    """`KEY VALUE`, as in Samza's writer, or any number of `KEY=VALUE`."""
+    """`KEY VALUE`, as in Samza's writer, or any number of `KEY=VALUE`.
+
+    Raises:
+        ConfigError: neither; values are not repeated, which may be secrets.
+    """
     from grete.config.load import parse_overrides
 
     if len(words) == 2 and "=" not in words[0]:
         return {words[0]: words[1]}
-    return {**parse_overrides(words)}
+    try:
+        return {**parse_overrides(words)}
+    except ConfigError as error:
+        lacking = f"{words[0]!r} has no value; " if len(words) == 1 and "=" not in words[0] else ""
+        raise ConfigError(f"{lacking}{_SET_SYNTAX}") from error
 
 
 def _set(options: argparse.Namespace) -> int:

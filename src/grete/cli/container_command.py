@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from grete.cli.options import add_job_options, opened_job, seconds
 from grete.cli.output import print_json, print_table
 from grete.errors import JobError
+from grete.metadata.history import Ending
 from grete.model.ids import ContainerId
+
+if TYPE_CHECKING:
+    from grete.metadata.job_state import JobState
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -44,31 +49,51 @@ def _add_request_options(parser: argparse.ArgumentParser, what: str) -> None:
 def _list(options: argparse.Namespace) -> int:
     with opened_job(options) as handle:
         assignments, hosts, launches = handle.assignments(), handle.localities(), handle.launches()
-        running, rests = handle.holder() is not None, handle.rests()
+        running, rests, endings = handle.holder() is not None, handle.rests(), handle.endings()
+        job = None if running else handle.state()
     rows: list[dict[str, Any]] = []
     for id_ in sorted(set(assignments.values())):
         launch = launches.get(id_)
         tasks = sorted(task for task, owner in assignments.items() if owner == id_)
+        how = Ending("running" if running else "on its own", "")
+        if launch is None:
+            how = _at_rest(id_, rests, endings, job)
         rows.append(
             {
                 "container": id_,
-                "state": rests.get(id_, "not started")
-                if launch is None
-                else "running"
-                if running
-                else "on its own",
+                "state": how.state,
                 "host": hosts.get(id_),
                 "epoch": None if launch is None else launch.epoch,
                 "handle": None if launch is None else launch.handle,
                 "tasks": tasks,
+                "message": how.message,
             }
         )
     if options.output == "json":
         print_json(rows)
         return 0
-    cells = [[row["container"], row["state"], row["host"], ", ".join(row["tasks"])] for row in rows]
-    print_table(("container", "state", "host", "tasks"), cells)
+    cells = [
+        [row["container"], row["state"], row["host"], ", ".join(row["tasks"]), row["message"]] for row in rows
+    ]
+    print_table(("container", "state", "host", "tasks", "message"), cells)
     return 0
+
+
+def _at_rest(
+    id_: ContainerId,
+    rests: Mapping[ContainerId, str],
+    endings: Mapping[ContainerId, Ending],
+    job: JobState | None,
+) -> Ending:
+    """How a container stands that does not run; `job` is the recorded state of a job that does not run either."""
+    known = endings.get(id_)
+    if id_ in rests:
+        return Ending(rests[id_], "" if known is None else known.message)
+    if known is not None:
+        return known
+    if job is None or not job.is_terminal:
+        return Ending("not started", "")
+    return Ending("ended with the job", job.message)
 
 
 def _request(options: argparse.Namespace) -> int:

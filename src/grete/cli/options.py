@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
-from grete.errors import ConfigError
+from grete.errors import ConfigError, GreteError
+from grete.model.ids import JobId
 from grete.text_logs import printable
 
 if TYPE_CHECKING:
-    from grete.model.ids import JobId
     from grete.operations import JobHandle
+
+Value = TypeVar("Value")
 
 _LONGEST_S = 86_400
 _LOADER_PATH = "job.config.loader.properties.path="
 _LOADER_FACTORY = "job.config.loader.factory="
 _PROPERTIES_LOADER = "org.apache.samza.config.loaders.PropertiesConfigLoaderFactory"
 _DIGITS = 12
+_MOST = 10**_DIGITS - 1
 
 
 def add_common_options(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +57,12 @@ def add_job_options(parser: argparse.ArgumentParser) -> None:
     """`--config` or `--job`, and what every command takes."""
     which = parser.add_mutually_exclusive_group()
     add_config_option(which)
-    which.add_argument("--job", metavar="NAME[:ID]", help="a job that ran before; its id is 1 by default")
+    which.add_argument(
+        "--job",
+        type=argument(JobId.parse),
+        metavar="NAME[:ID]",
+        help="a job that ran before; its id is 1 by default",
+    )
     add_common_options(parser)
 
 
@@ -100,12 +108,12 @@ def named_job(options: argparse.Namespace, config: Mapping[str, str]) -> JobId:
     from grete.config.settings import Settings
     from grete.environment import grete_home
     from grete.metadata.job_index import jobs
-    from grete.model.ids import JobId
 
     if config:
         return Settings.of(config).job.id
     if options.job:
-        return JobId.parse(options.job)
+        given: JobId = options.job
+        return given
     known = jobs(grete_home())
     if len(known) != 1:
         names = ", ".join(job.shown for job in known) or "none"
@@ -128,10 +136,37 @@ def opened_job(options: argparse.Namespace) -> Iterator[JobHandle]:
         yield handle
 
 
-def count(text: str) -> int:
+def argument(parse: Callable[[str], Value]) -> Callable[[str], Value]:
+    """The type of an argument that `parse` reads: what it refuses means nothing, whatever there is: wrong usage."""
+
+    def value(text: str) -> Value:
+        try:
+            return parse(text)
+        except GreteError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return value
+
+
+@contextmanager
+def opened_file(path: str) -> Iterator[BinaryIO]:
+    """A file that an argument names, to be read.
+
+    Raises:
+        ConfigError: it is not there, or may not be read; as of a file of `--config`.
+    """
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(open(path, "rb"))
+        except (OSError, ValueError) as error:  # the latter of a name that holds a zero byte
+            reason = getattr(error, "strerror", None) or error
+            raise ConfigError(f"cannot read {path!r}: {reason}") from error
+        yield file
+
+
+def count(text: str, most: int = _MOST) -> int:
     """An option's value that is a whole number of one or more."""
-    if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS and int(text) >= 1):
-        most = 10**_DIGITS - 1
+    if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS and 1 <= int(text) <= most):
         raise argparse.ArgumentTypeError(f"write a whole number from 1 to {most}, got {text[:100]!r}")
     return int(text)
 
@@ -141,6 +176,11 @@ def seconds(text: str) -> float:
     if text.isascii() and text.isdecimal() and len(text) <= _DIGITS and int(text) <= _LONGEST_S:
         return float(text)
     raise argparse.ArgumentTypeError(f"write whole seconds, at most {_LONGEST_S}, got {text!r}")
+
+
+def say_that_spark_is_asked(address: str) -> None:
+    """Something that takes longer than people expect of a command."""
+    print(f"grete: asking Spark for {printable(address)}", file=sys.stderr)
 
 
 def warn(message: str) -> None:

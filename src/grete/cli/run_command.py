@@ -17,7 +17,6 @@ from grete.cli.progress import Progress
 from grete.config.log_levels import log_levels, set_levels
 from grete.environment import APPLICATION_LIB
 from grete.errors import ConfigError
-from grete.model.ids import JobId
 from grete.text_logs import log_to_stderr
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
     run_options = RunOptions(
         config_paths=options.config,
         overrides=parse_overrides(options.set),
-        job=JobId.parse(options.job) if options.job else None,
+        job=options.job,
         until_drained=options.until_drained,
         take_over=options.take_over,
         stands_by=options.standby,

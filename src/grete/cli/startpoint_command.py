@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from grete.cli.options import add_job_options, opened_job
 from grete.cli.output import print_json, print_table, when
 from grete.cli.rewind_options import add_write_options, is_live, ssp
 from grete.errors import ConfigError, JobError
 from grete.model.ids import TaskName
+
+if TYPE_CHECKING:
+    from grete.model.ids import SystemStreamPartition
+    from grete.operations import JobHandle
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -39,10 +44,7 @@ def _set(options: argparse.Namespace) -> int:
     startpoint = startpoint_target(options.to)
     where = ssp(options.ssp), None if options.task is None else TaskName(options.task)
     with opened_job(options) as handle:
-        inputs = handle.task_inputs()
-        tasks = sorted(task for task in inputs if where[0] in inputs[task] and where[1] in (None, task))
-        if not tasks:
-            raise JobError(f"no task of job {handle.job.shown} reads {where[0]}; see grete job-model")
+        tasks = _readers(handle, *where)
         live = is_live(handle, options)
         write_startpoints(
             handle,
@@ -60,6 +62,29 @@ def _set(options: argparse.Namespace) -> int:
     else:
         print(f"{where[0]} starts at {startpoint} in {', '.join(tasks)}")
     return 0
+
+
+def _readers(handle: JobHandle, ssp: SystemStreamPartition, task: TaskName | None) -> list[TaskName]:
+    """The tasks that read an SSP, or of them the one that is named.
+
+    Raises:
+        JobError: there are none; says whether it is the task or the SSP that the job does not have.
+    """
+    from grete.operations.job_handle import no_such_task
+
+    inputs = handle.task_inputs()
+    if task is not None and task not in inputs:
+        raise no_such_task(handle.job, task, inputs)
+    readers = sorted(name for name in inputs if ssp in inputs[name])
+    if not readers:
+        raise JobError(f"no task of job {handle.job.shown} reads {ssp}; see grete job-model")
+    if task is None:
+        return readers
+    if task not in readers:
+        raise JobError(
+            f"task {task!r} does not read {ssp}; it reads {', '.join(map(str, inputs[task][:10]))}"
+        )
+    return [task]
 
 
 def _show(options: argparse.Namespace) -> int:

@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import orjson
 
-from grete.cli.stream_system import opened_system, parse_stream
+from grete.cli.options import opened_file
+from grete.cli.stream_system import opened_system
 from grete.errors import ConfigError, StreamError
 from grete.model.streams import Headers
 from grete.wire import compact_json
 
 if TYPE_CHECKING:
-    from grete.systems.base import Message
+    from grete.systems.base import Message, System
+
+    ToMessage = Callable[[bytes], Message]
 
 _LONGEST_LINE = 64 * 1024 * 1024
 _BATCH_BYTES = 64 * 1024 * 1024
@@ -28,8 +31,8 @@ _FIELDS = ("key", "value", "partition", "timestamp_ms", "headers")
 
 def append(options: argparse.Namespace) -> int:
     """Append the lines, a batch at a time; each batch all or none, durable before the next is read."""
-    name = parse_stream(options.stream)
-    to_message: Callable[[int, bytes], Message] = _record
+    name = options.stream
+    to_message: ToMessage = _record
     if options.key_field is not None:
         to_message = _keyed_by(options.key_field)
     elif options.lines:
@@ -38,19 +41,62 @@ def append(options: argparse.Namespace) -> int:
     with ExitStack() as stack:
         source = _source(options.from_file, stack)
         system = stack.enter_context(opened_system(options, name.system, must_exist=False))
-        system.partition_count(name.stream)  # before a line is read: is there such a stream?
-        messages = (to_message(number, line) for number, line in _lines(source))
+        partitions = _Partitions(system, name.stream)  # before a line is read: is there such a stream?
+        messages = _messages(source, options.from_file, to_message, partitions)
         try:
             while batch := list(_batch(messages, options.batch)):
                 appended += system.append(name.stream, batch)
         except (ConfigError, StreamError) as error:
-            raise ConfigError(f"{error}; {appended:,} records of earlier lines were appended") from error
+            kind = ConfigError if isinstance(error, ConfigError) else StreamError
+            raise kind(f"{error}; {appended:,} records of earlier lines were appended") from error
     print(f"{appended:,} records appended to {name}")
     return 0
 
 
 def _source(path: str, stack: ExitStack) -> BinaryIO:
-    return sys.stdin.buffer if path == "-" else stack.enter_context(open(path, "rb"))
+    return sys.stdin.buffer if path == "-" else stack.enter_context(opened_file(path))
+
+
+class _Partitions:
+    """The partitions that a stream has; it may grow while lines are waited for."""
+
+    def __init__(self, system: System, stream: str) -> None:
+        self._system, self._stream = system, stream
+        self._count = system.partition_count(stream)
+
+    def check(self, partition: int) -> None:
+        """Refuse one that the stream does not have.
+
+        Raises:
+            ConfigError: that is so.
+        """
+        from grete.systems.base import check_partition
+
+        if partition >= self._count:
+            self._count = self._system.partition_count(self._stream)
+        try:
+            check_partition(self._stream, partition, self._count)
+        except StreamError as error:
+            raise ConfigError(str(error)) from error
+
+
+def _messages(
+    source: BinaryIO, path: str, to_message: ToMessage, partitions: _Partitions
+) -> Iterator[Message]:
+    """The message of each line.
+
+    Raises:
+        ConfigError: there is none in a line; names file and line.
+    """
+    where = "standard input" if path == "-" else path
+    for number, line in _lines(source, where):
+        try:
+            message = to_message(line)
+            if message.partition is not None:
+                partitions.check(message.partition)
+        except ConfigError as error:
+            raise ConfigError(f"{where}, line {number}: {error}") from error
+        yield message
 
 
 def _batch(messages: Iterator[Message], records: int) -> Iterator[Message]:
@@ -63,91 +109,91 @@ def _batch(messages: Iterator[Message], records: int) -> Iterator[Message]:
             return
 
 
-def _lines(source: BinaryIO) -> Iterator[tuple[int, bytes]]:
+def _lines(source: BinaryIO, where: str) -> Iterator[tuple[int, bytes]]:
     for number in count(1):
         line = source.readline(_LONGEST_LINE + 1)
         if not line:
             return
         if len(line) > _LONGEST_LINE:
             raise ConfigError(
-                f"line {number} is longer than {_LONGEST_LINE:,} bytes; a record has at most that"
+                f"{where}, line {number}: it is longer than {_LONGEST_LINE:,} bytes; a record has at most that"
             )
         stripped = line.rstrip(b"\r\n")
         if stripped:
             yield number, stripped
 
 
-def _record(number: int, line: bytes) -> Message:
+def _record(line: bytes) -> Message:
     """`{"key": .., "value": .., "partition": .., "timestamp_ms": .., "headers": {..}}`; value has to be there."""
     from grete.systems.base import Message
 
-    document = _object(number, line)
+    document = _object(line)
     unknown = sorted(set(document) - set(_FIELDS))
     if "value" not in document or unknown:
         found = f"unknown: {', '.join(unknown)}" if unknown else "value is missing"
         raise ConfigError(
-            f"line {number}: a record has {', '.join(_FIELDS)} ({found}); for lines that are themselves the values "
+            f"a record has {', '.join(_FIELDS)} ({found}); for lines that are themselves the values "
             f"give --key-field FIELD or --lines"
         )
     return Message(
         _bytes(document.get("key")),
         _bytes(document["value"]),
-        _timestamp(number, document),
-        _whole(number, document, "partition"),
-        _headers(number, document.get("headers")),
+        _timestamp(document),
+        _whole(document, "partition"),
+        _headers(document.get("headers")),
     )
 
 
-def _headers(number: int, given: Any) -> Headers:
+def _headers(given: Any) -> Headers:
     if given is not None and not isinstance(given, dict):
-        raise ConfigError(f"line {number}: headers are an object, got {given!r:.100}")
+        raise ConfigError(f"headers are an object, got {given!r:.100}")
     return [(name, _bytes(value)) for name, value in (given or {}).items()]
 
 
-def _timestamp(number: int, document: dict[str, Any]) -> int:
-    given = _whole(number, document, "timestamp_ms")
+def _timestamp(document: dict[str, Any]) -> int:
+    given = _whole(document, "timestamp_ms")
     if given is None:
         return _now_ms()
     if not 0 <= given <= _LAST_MS:
-        raise ConfigError(f"line {number}: timestamp_ms is 0 to {_LAST_MS}, got {given}")
+        raise ConfigError(f"timestamp_ms is 0 to {_LAST_MS}, got {given}")
     return given
 
 
-def _keyed_by(field: str) -> Callable[[int, bytes], Message]:
+def _keyed_by(field: str) -> ToMessage:
     """The line, a JSON object, is the value; one of its fields is the key."""
     from grete.systems.base import Message
 
-    def message(number: int, line: bytes) -> Message:
-        document = _object(number, line)
+    def message(line: bytes) -> Message:
+        document = _object(line)
         if field not in document:
-            raise ConfigError(f"line {number} has no field {field!r}, which --key-field names")
+            raise ConfigError(f"it has no field {field!r}, which --key-field names")
         return Message(_bytes(document[field]), line, _now_ms())
 
     return message
 
 
-def _line(number: int, line: bytes) -> Message:
+def _line(line: bytes) -> Message:
     """The line is the value; there is no key."""
     from grete.systems.base import Message
 
     return Message(None, line, _now_ms())
 
 
-def _object(number: int, line: bytes) -> dict[str, Any]:
+def _object(line: bytes) -> dict[str, Any]:
     try:
         document = orjson.loads(line)
     except orjson.JSONDecodeError as error:
-        raise ConfigError(f"line {number} is not JSON: {error}") from error
+        raise ConfigError(f"it is not JSON: {error}") from error
     if not isinstance(document, dict):
-        raise ConfigError(f"line {number} is no JSON object")
+        raise ConfigError("it is no JSON object")
     return document
 
 
-def _whole(number: int, document: dict[str, Any], field: str) -> int | None:
+def _whole(document: dict[str, Any], field: str) -> int | None:
     value = document.get(field)
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
-    raise ConfigError(f"line {number}: {field} is a whole number, got {value!r}")
+    raise ConfigError(f"{field} is a whole number, got {value!r:.100}")
 
 
 def _bytes(value: Any) -> bytes | None:

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from grete.cli import stream_append, stream_dump, stream_grow, stream_quarantine
 from grete.cli.config_change import add_change_options, change_config, print_changes
 from grete.cli.options import add_job_options, count, opened_job
 from grete.cli.output import print_json, print_table
-from grete.cli.stream_system import EMBEDDED, opened_system, parse_stream
-from grete.errors import ConfigError
+from grete.cli.stream_system import (
+    EMBEDDED,
+    new_stream_name,
+    opened_system,
+    partition_count,
+    stream_name,
+)
+from grete.errors import ConfigError, StreamNotFound
+
+if TYPE_CHECKING:
+    from grete.systems.base import System
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -24,8 +34,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
         actions.choices[name].set_defaults(run=run)
     _declare_append(actions.add_parser("append", help="append records to a stream, from JSON lines"))
     create = actions.add_parser("create", help="create a stream")
-    create.add_argument("stream", help="system.stream")
-    create.add_argument("--partitions", type=count, default=1)
+    create.add_argument("stream", type=new_stream_name, help="system.stream")
+    create.add_argument("--partitions", type=partition_count, default=1)
     create.add_argument("--compacted", action="store_true", help="keep only the last record of each key")
     add_job_options(create)
     create.set_defaults(run=_create)
@@ -51,19 +61,27 @@ def _declare_write(parser: argparse.ArgumentParser) -> None:
 
 def _declare_reading(parser: argparse.ArgumentParser, is_tail: bool) -> None:
     add_job_options(parser)
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "stream",
+        type=stream_name,
+        nargs="?",
+        metavar="STREAM",
+        help="system.stream instead of the coordinator stream",
+    )
+    what.add_argument(
+        "--stream", type=stream_name, dest="named_stream", metavar="STREAM", help="the same as STREAM"
+    )
+    what.add_argument("--log", help="a keyed log beside the streams, such as a job's checkpoints")
     if is_tail:
-        parser.add_argument("stream", nargs="?", help="system.stream instead of the coordinator stream")
         parser.add_argument("-n", type=count, default=10, help="how many records of each partition (10)")
         parser.add_argument("-f", "--follow", action="store_true", help="go on with what comes")
-    else:
-        parser.add_argument("--stream", help="system.stream instead of the coordinator stream")
-    parser.add_argument("--log", help="a keyed log beside the streams, such as a job's checkpoints")
     parser.add_argument("--partition", type=int, help="only this partition of a stream")
     parser.add_argument("--raw", action="store_true", help="key and value in hex")
 
 
 def _declare_append(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("stream", help="system.stream")
+    parser.add_argument("stream", type=stream_name, help="system.stream")
     add_job_options(parser)
     parser.add_argument("--from-file", default="-", metavar="FILE", help="instead of standard input")
     form = parser.add_mutually_exclusive_group()
@@ -85,10 +103,26 @@ def _write(options: argparse.Namespace) -> int:
 def _create(options: argparse.Namespace) -> int:
     from grete.model.streams import StreamSpec
 
-    name = parse_stream(options.stream)
+    name, spec = options.stream, StreamSpec(options.stream.stream, options.partitions, options.compacted)
     with opened_system(options, name.system, must_exist=False) as system:
-        system.create_stream(StreamSpec(name.stream, options.partitions, options.compacted))
+        is_new = not _exists(system, name.stream)
+        system.create_stream(spec)
+    if options.output == "json":
+        shape = {"partitions": spec.partitions, "compacted": spec.compacted}
+        print_json({"stream": str(name), **shape, "created": is_new})
+        return 0
+    partitions = f"{spec.partitions:,} partition{'' if spec.partitions == 1 else 's'}"
+    compacted = ", compacted" if spec.compacted else ""
+    print(f"{name}: {'created' if is_new else 'is there already'} with {partitions}{compacted}")
     return 0
+
+
+def _exists(system: System, stream: str) -> bool:
+    try:
+        system.partition_count(stream)
+    except StreamNotFound:
+        return False
+    return True
 
 
 def _list(options: argparse.Namespace) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from grete.cli.options import opened_job
+from grete.cli.options import named_job, opened_job
 from grete.cli.output import print_json_line
 from grete.cli.stream_system import (
     EMBEDDED,
@@ -22,14 +22,14 @@ from grete.cli.stream_system import (
     oldest_offset,
     opened_system,
     options_config,
-    parse_stream,
     read_records,
 )
-from grete.errors import StreamNotFound, WireError
+from grete.errors import ConfigError, StreamNotFound, WireError
 from grete.metadata.channels import CHANNEL
 
 if TYPE_CHECKING:
     from grete.keyed_log.base import KeyedLog, Record
+    from grete.model.ids import SystemStream
     from grete.systems.base import System
 
 _POLL_S = 0.2
@@ -37,8 +37,7 @@ _POLL_S = 0.2
 
 def dump(options: argparse.Namespace) -> int:
     """Every record."""
-    if options.stream:
-        name = parse_stream(options.stream)
+    if name := _named_stream(options):
         with opened_system(options, name.system) as system:
             for partition in _partitions(system, name.stream, options.partition):
                 start = oldest_offset(system, name.stream, partition)
@@ -53,14 +52,19 @@ def dump(options: argparse.Namespace) -> int:
 
 def tail(options: argparse.Namespace) -> int:
     """The last records, and with `-f` what comes."""
-    if options.stream:
-        name = parse_stream(options.stream)
+    if name := _named_stream(options):
         with opened_system(options, name.system) as system:
             _tail_stream(system, name.stream, options)
         return 0
     with _log(options) as (log, show):
         _tail_log(log, show, options)
     return 0
+
+
+def _named_stream(options: argparse.Namespace) -> SystemStream | None:
+    """The stream that is named in one of the two ways; None means the job's coordinator stream or a log."""
+    name: SystemStream | None = options.stream or options.named_stream
+    return name
 
 
 def _partitions(system: System, stream: str, only: int | None) -> list[int]:
@@ -102,10 +106,28 @@ def _tail_log(log: KeyedLog, show: Callable[[Record], None], options: argparse.N
         sys.stdout.flush()
 
 
+def _require_a_job(options: argparse.Namespace) -> None:
+    """Refuse what names nothing, where it is not clear either whose coordinator stream is meant.
+
+    Raises:
+        ConfigError: nothing is named, and there is not exactly one job.
+    """
+    if options.job or options.config:
+        return
+    try:
+        named_job(options, {})
+    except ConfigError as error:
+        raise ConfigError(
+            f"no stream is named, as SYSTEM.STREAM or --stream SYSTEM.STREAM, and it is not clear which job's "
+            f"coordinator stream is meant: {error}"
+        ) from error
+
+
 @contextmanager
 def _log(options: argparse.Namespace) -> Iterator[tuple[KeyedLog, Callable[[Record], None]]]:
     """The log that the options name, the job's coordinator stream by default, and what prints its records."""
     if not options.log:
+        _require_a_job(options)
         with opened_job(options) as handle:
             yield handle.coordinator_log, lambda record: _print_coordinator_record(record, raw=options.raw)
         return

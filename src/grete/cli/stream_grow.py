@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import argparse
 
-from grete.cli.options import add_job_options, count, warn
+from grete.cli.options import add_job_options, warn
 from grete.cli.output import print_json
-from grete.cli.stream_system import opened_system, options_config, parse_stream
+from grete.cli.stream_system import opened_system, options_config, partition_count, stream_name
 from grete.errors import StreamError
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("stream", help="system.stream")
-    parser.add_argument("--partitions", type=count, required=True, help="how many it shall have")
+    parser.add_argument("stream", type=stream_name, help="system.stream")
+    parser.add_argument("--partitions", type=partition_count, required=True, help="how many it shall have")
     parser.add_argument("--force", action="store_true", help="even if a job that reads it could not go on")
     add_job_options(parser)
     parser.set_defaults(run=run)
@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
     from grete.environment import grete_home
     from grete.operations.growth import readers_after_growth
 
-    name, home = parse_stream(options.stream), grete_home()
+    name, home = options.stream, grete_home()
     with opened_system(options, name.system) as system:
         before = system.partition_count(name.stream)
         place = Settings.of(options_config(options)).system(name.system).place(home)

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from grete.cli.options import given_config, named_job
+from grete.cli.options import argument, count, given_config, named_job
 from grete.errors import StreamNotFound
 from grete.model.ids import SystemStream
-from grete.model.streams import Headers
+from grete.model.streams import MOST_PARTITIONS, Headers, check_name
 
 if TYPE_CHECKING:
     from grete.systems.base import System
@@ -70,13 +70,21 @@ def options_config(options: argparse.Namespace) -> Mapping[str, str]:
         return handle.config()
 
 
-def parse_stream(text: str) -> SystemStream:
-    """`system.stream`.
+stream_name = argument(SystemStream.parse)
+"""The type of an argument that names a stream, `system.stream`."""
 
-    Raises:
-        WireError: of another form.
-    """
-    return SystemStream.parse(text)
+
+@argument
+def new_stream_name(text: str) -> SystemStream:
+    """The type of an argument that names a stream to be created."""
+    name = SystemStream.parse(text)
+    check_name(name.stream)
+    return name
+
+
+def partition_count(text: str) -> int:
+    """The type of an argument that says how many partitions a stream shall have."""
+    return count(text, MOST_PARTITIONS)
 
 
 def read_records(system: System, stream: str, partition: int, start: int) -> Iterator[StreamRecord]:

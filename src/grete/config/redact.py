@@ -7,7 +7,7 @@ Too much masked is a nuisance, too little a leak; so a key that the table knows 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from grete.config.keys import find_key
 
@@ -26,6 +26,11 @@ _NO_SECRET = re.compile(
 )
 # Bounded repetition: an unbounded scheme made the search quadratic on a megabyte of letters.
 _URL_USERINFO = re.compile(r"(?<![A-Za-z0-9+.-])(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,30}://)[^/\s]{1,1024}@")
+_URL_PASSWORD = re.compile(r"://[^/\s:@?#]{0,256}:(?P<value>[^/\s?#]{1,1024})@")
+_ORACLE_LOGIN = re.compile(
+    r"(?P<scheme>jdbc:oracle:[a-z0-9]{1,20}:)[^/\s@]{1,256}/(?P<value>[^\s@]{1,256})@", re.IGNORECASE
+)
+_ORACLE = "jdbc:oracle:"
 _ASSIGNED = re.compile(
     r"(?P<name>(?:password|passwd|pwd|secret|token|AccountKey|SharedAccessKey|SharedAccessSignature|sig|api[_-]?key"
     r"|access[_-]?key|client[_-]?secret)['\"]?[ \t]?[=:][ \t]?)"
@@ -34,9 +39,12 @@ _ASSIGNED = re.compile(
 )
 _WORDS_OF_ASSIGNED = ("passw", "pwd", "secret", "token", "key", "sharedaccess", "sig")
 """Looked for first: the pattern alone takes a second for 5 MB."""
+_BARE_COLON = re.compile(r"\w[ \t]?:[ \t]?$")
 _BEARER = re.compile(r"(?P<name>\bBearer )[A-Za-z0-9._~+/=-]+", re.IGNORECASE)
 _REFERENCE = re.compile(r"\$\{(?:env|file):[^{}]+\}")
 _JAAS_OPTION = re.compile(r"""\b(\w+)\s*=\s*("[^"]*"|'[^']*'|[^\s;"']*)""")
+_SET_ASIDE = "\0"
+"""In the place of a reference: no text that is set by people has it, and no pattern stops at it."""
 _SHORTEST = 6
 """A secret of fewer characters is not looked for in texts: masking every "true" would hide nothing."""
 
@@ -54,6 +62,28 @@ def is_secret_key(key: str) -> bool:
 def is_reference(value: str) -> bool:
     """Whether the whole value is a reference such as `${env:NAME}`: that may be shown."""
     return _REFERENCE.fullmatch(value) is not None
+
+
+def writes_out_secret(key: str, value: str) -> bool:
+    """Whether a value has a secret, by its key or in it by its form, that is no reference."""
+    if value and is_secret_key(key) and _REFERENCE.search(value) is None:
+        return True
+    if _NO_SECRET.search(key) is not None:
+        return False
+    found = (secret.strip("\"'") for secret in _secrets_by_form(_REFERENCE.sub(_SET_ASIDE, value)))
+    return any(secret and _SET_ASIDE not in secret for secret in found)
+
+
+def _secrets_by_form(text: str) -> Iterator[str]:
+    """Passwords in URLs, and what is assigned to a secret's name. A user alone in a URL is none: `abfss://container@account`."""
+    lower = text.lower()
+    if "://" in text:
+        yield from (match["value"] for match in _URL_PASSWORD.finditer(text))
+    if _ORACLE in lower:
+        yield from (match["value"] for match in _ORACLE_LOGIN.finditer(text))
+    if any(word in lower for word in _WORDS_OF_ASSIGNED):
+        # with a colon only in a document: an image `shop/token:1.2` is none
+        yield from (m["value"] for m in _ASSIGNED.finditer(text) if not _BARE_COLON.search(m["name"]))
 
 
 def redact(config: Mapping[str, str]) -> dict[str, str]:
@@ -78,10 +108,12 @@ def _is_login_by_reference(key: str, value: str) -> bool:
 
 
 def redact_forms(text: str) -> str:
-    """Mask what looks like a secret by its form: user info of a URL, `password=...`, a bearer token."""
+    """Mask what looks like a secret by its form: the login in a URL, `password=...`, a bearer token."""
     if "://" in text:
         text = _URL_USERINFO.sub(rf"\g<scheme>{MASK}@", text)
     lower = text.lower()
+    if _ORACLE in lower:
+        text = _ORACLE_LOGIN.sub(rf"\g<scheme>{MASK}@", text)
     if any(word in lower for word in _WORDS_OF_ASSIGNED):
         text = _ASSIGNED.sub(_keep_reference, text)
     return _BEARER.sub(rf"\g<name>{MASK}", text) if "bearer " in lower else text

@@ -14,6 +14,7 @@ from grete.model.ids import ContainerId
 HISTORY = "grete-history"
 GIVEN_UP, STOPPED = "given up", "stopped by an operator"
 """Why a container rests."""
+_STARTS = ("deployment", "attempt", "change")
 _KEPT = 500
 _OF_WRITER = "-"
 _DIGITS = 18
@@ -67,6 +68,42 @@ class History:
         return sorted(rows, key=lambda row: (row.number, row.timestamp_ms))
 
 
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a container's last incarnation ended: `ended`, `stopped` or `failed`, and why as far as it is known."""
+
+    state: str
+    message: str
+
+    @classmethod
+    def of(cls, details: Mapping[str, str]) -> Ending:
+        """As the row of an exit has it."""
+        meaning, cause, reason = (details.get(name, "") for name in ("meaning", "cause", "reason"))
+        if meaning in ("ended", "stopped"):
+            return cls(meaning, cause)
+        code = f"exit code {details.get('exit_code', 'unknown')}"
+        return cls("failed", reason or code if meaning == "failed" else f"{meaning}: {reason or code}")
+
+
+def endings(rows: Iterable[HistoryRow]) -> dict[ContainerId, Ending]:
+    """How containers ended since their job's last start, as far as it is known.
+
+    The last exit is that of the container for which the job has failed, if it has. The others are killed then, and of
+    that there is no row: only those that had ended by themselves are known.
+    """
+    found: dict[ContainerId, Ending] = {}
+    last = None
+    for row in rows:
+        if row.event in _STARTS:
+            found = {}
+        elif row.event == "container-exited":
+            last = ContainerId(row.details.get("container", ""))
+            found[last] = Ending.of(row.details)
+        elif row.event == "failed":
+            found = {id_: how for id_, how in found.items() if id_ == last or how.state == "ended"}
+    return found
+
+
 def unchanged_attempts(rows: Iterable[HistoryRow]) -> int:
     """The attempts of the last deployment that changed nothing, as far as the rows that are kept go (S0-21)."""
     count = 0
@@ -83,7 +120,7 @@ def rests(rows: Iterable[HistoryRow]) -> dict[ContainerId, str]:
     found: dict[ContainerId, str] = {}
     for row in rows:
         container = ContainerId(row.details.get("container", ""))
-        if row.event in ("deployment", "attempt", "change"):
+        if row.event in _STARTS:
             found = {}  # another coordinator starts them all
         elif row.event == "container-given-up":
             found[container] = GIVEN_UP

@@ -51,7 +51,7 @@ class JobId:
         """
         name, _, id_ = text.partition(":")
         if not name:
-            raise JobError(f"--job {text!r}: write the job's name, or name:id")
+            raise JobError(f"a job is written name, or name:id, got {text!r}")
         return cls(name, id_ or "1")
 
 

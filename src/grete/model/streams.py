@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,8 @@ Headers = Sequence[tuple[str, bytes | None]]
 """A record's headers in their order, as Kafka has them: names may come again, and a value may be missing."""
 MOST_PARTITIONS = 1_000_000
 """Of one stream: ten times the tasks of the largest job, and what the embedded system adds within seconds."""
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+"""Kafka's rule, and that of the embedded system."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,16 @@ def check_partitions(stream: str, partitions: int) -> None:
         raise StreamError(
             f"stream {stream!r} has 1 to {MOST_PARTITIONS:,} partitions, asked for {partitions}"
         )
+
+
+def check_name(stream: str) -> None:
+    """Refuse a name under which no system can create a stream.
+
+    Raises:
+        StreamError: other characters, none, or too many.
+    """
+    if not _NAME.fullmatch(stream):
+        raise StreamError(f"a stream's name is 1 to 249 of A-Z a-z 0-9 . _ -, got {stream[:300]!r}")
 
 
 @dataclass(frozen=True, slots=True)

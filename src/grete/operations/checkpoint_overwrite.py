@@ -18,7 +18,7 @@ from grete.errors import ConfigError, JobError
 from grete.metadata.history import History
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.model.startpoint import Startpoint, StartpointKind
-from grete.operations.job_handle import JobHandle
+from grete.operations.job_handle import JobHandle, no_such_task
 from grete.operations.startpoints import LIVE, Where, write_startpoints
 from grete.systems.base import System
 
@@ -64,9 +64,7 @@ def _check(handle: JobHandle, new: Checkpoints, stack: ExitStack) -> None:
     systems: dict[str, System] = {}
     for task, offsets in sorted(new.items()):
         if task not in inputs:
-            raise JobError(
-                f"job {handle.job.shown} has no task {task!r}; it has {', '.join(sorted(inputs)[:10])}"
-            )
+            raise no_such_task(handle.job, task, inputs)
         for ssp, offset in sorted(offsets.items()):
             if ssp not in inputs[task]:
                 raise JobError(f"task {task!r} does not read {ssp}; it reads {_names(inputs[task])}")

@@ -40,7 +40,7 @@ from grete.metadata.config_in_force import ConfigInForce
 from grete.metadata.container_requests import ask_container
 from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
 from grete.metadata.examine import examined
-from grete.metadata.history import History, HistoryRow, rests
+from grete.metadata.history import Ending, History, HistoryRow, endings, rests
 from grete.metadata.job_index import jobs, where_submitted
 from grete.metadata.job_state import (
     JobState,
@@ -62,6 +62,7 @@ from grete.systems.base import System
 from grete.systems.factory import open_system
 
 Answer = TypeVar("Answer")
+_MOST_NAMED = 10
 _ANSWERS_WITHIN_S = 5.0
 """A leader gives up a question after a share of its lease, which is half a second of the shortest one. Who only looks
 has time: `grete leader step-down` ended with an error for one slow answer, having asked for what was then done."""
@@ -73,6 +74,16 @@ def no_such_job(job: JobId, home: Path, owner: JobId | None = None) -> JobNotFou
     meant = [owner.shown] if owner is not None else close
     hint = f"did you mean {meant[0]}?" if meant else "`grete status` lists the jobs"
     return JobNotFound(f"there is no job {job.shown} in {home}; {hint}")
+
+
+def no_such_task(job: JobId, task: str, tasks: Collection[TaskName]) -> JobError:
+    """The job does not have it; names those that it has."""
+    if not tasks:
+        return JobError(f"job {job.shown} has no task {task!r}: it has no job model yet; run it once")
+    more = f" and {len(tasks) - _MOST_NAMED} more" if len(tasks) > _MOST_NAMED else ""
+    return JobError(
+        f"job {job.shown} has no task {task!r}; it has {', '.join(sorted(tasks)[:_MOST_NAMED])}{more}"
+    )
 
 
 class JobHandle:
@@ -334,6 +345,11 @@ class JobHandle:
         """Why containers do not run that were given up or stopped, and not started since."""
         started = self.launches()
         return {id_: why for id_, why in rests(self.history()).items() if id_ not in started}
+
+    def endings(self) -> dict[ContainerId, Ending]:
+        """How containers ended that ran since the job's last start, and do not run now."""
+        started = self.launches()
+        return {id_: how for id_, how in endings(self.history()).items() if id_ not in started}
 
     def _leading_epoch(self) -> int:
         """Whom to ask. The recorded state is still that of the run before while a coordinator starts."""

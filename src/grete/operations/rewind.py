@@ -26,7 +26,7 @@ from grete.config.choices import LineageState
 from grete.errors import JobError
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
 from grete.model.startpoint import Startpoint, StartpointKind, StateChoice, StateRequest
-from grete.operations.job_handle import JobHandle
+from grete.operations.job_handle import JobHandle, no_such_task
 from grete.operations.startpoints import Where, write_startpoints
 from grete.systems.admin import PartitionOffsets
 from grete.systems.base import System
@@ -152,8 +152,7 @@ class _Planner:
             )
         for task in self._request.tasks:
             if task not in self._inputs:
-                known = ", ".join(sorted(self._inputs)[:10])
-                raise JobError(f"job {self._handle.job.shown} has no task {task!r}; it has {known}")
+                raise no_such_task(self._handle.job, task, self._inputs)
         tasks = self._request.tasks or sorted(self._inputs)
         wanted = self._request.ssps
         there = [(task, ssp) for task in tasks for ssp in self._inputs[task]]

@@ -65,9 +65,18 @@ def partition_for(stream: str, message: Message, partitions: int, partitioner: P
     """
     if message.partition is None:
         return 0 if message.key is None else partitioner(message.key, partitions)
-    if not 0 <= message.partition < partitions:
-        raise StreamError(f"{stream} has partitions 0 to {partitions - 1}, not {message.partition}")
+    check_partition(stream, message.partition, partitions)
     return message.partition
+
+
+def check_partition(stream: str, partition: int, partitions: int) -> None:
+    """Refuse a partition that a stream of so many does not have.
+
+    Raises:
+        StreamError: it is none of them.
+    """
+    if not 0 <= partition < partitions:
+        raise StreamError(f"{stream} has partitions 0 to {partitions - 1}, not {partition}")
 
 
 @dataclass(frozen=True, slots=True)

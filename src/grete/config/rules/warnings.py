@@ -13,8 +13,7 @@ from grete.config.key import Key
 from grete.config.key_tables import job
 from grete.config.key_tables.task import COMMIT, METRICS_CLASS
 from grete.config.keys import KEYS, candidates, find_key
-from grete.config.redact import is_secret_key
-from grete.config.secrets import has_reference
+from grete.config.redact import writes_out_secret
 from grete.config.settings import Settings
 from grete.config.settings.metrics import SNAPSHOT, reporter_names
 from grete.errors import ConfigError
@@ -156,7 +155,7 @@ def _is_default(key: Key[object], value: str) -> bool:
 
 
 def _plain_secrets(config: Mapping[str, str]) -> Iterator[str]:
-    names = [k for k in sorted(config) if is_secret_key(k) and config[k] and not has_reference(config[k])]
+    names = [key for key in sorted(config) if writes_out_secret(key, config[key])]
     if names:
         yield (
             f"written out in plain text, and so kept in the coordinator stream: {', '.join(names)}. "

@@ -7,7 +7,6 @@ outputs, changelog records and checkpoints become visible in one transaction. Of
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +21,7 @@ from grete.keyed_log.base import Record
 from grete.keyed_log.sqlite_rows import LAST_TABLE, SCHEMA
 from grete.model.fence import Fence, epoch_scope
 from grete.model.ids import SystemStreamPartition
-from grete.model.streams import StreamPolicy, StreamSpec, check_partitions
+from grete.model.streams import StreamPolicy, StreamSpec, check_name, check_partitions
 from grete.sqlite_file import SqliteFile, check_fences, highest_epoch, open_file, seen_epoch
 from grete.systems.admin import PartitionOffsets, Range
 from grete.systems.base import Change, System, SystemContext, by_partition
@@ -40,7 +39,6 @@ from grete.systems.partitioner import partition_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _APPEND_CHUNK = 50_000
 _LARGEST = 1 << 29
 """SQLite takes values of up to 1 GB, and a segment holds several records."""
@@ -141,8 +139,7 @@ class LocalSystem(System):
 
     def create_stream(self, spec: StreamSpec) -> None:
         """See SystemAdmin."""
-        if not _NAME.fullmatch(spec.stream):
-            raise StreamError(f"a stream's name is 1 to 249 of A-Z a-z 0-9 . _ -, got {spec.stream!r}")
+        check_name(spec.stream)
         with self._file.transaction() as connection:
             row = connection.execute(
                 "SELECT partitions, compacted FROM streams WHERE name = ?", (spec.stream,)
