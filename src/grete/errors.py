@@ -25,7 +25,7 @@ GreteError
 │   ├── ApplicationError   the application cannot be loaded, or its plan cannot be built
 │   │   └── StateDoesNotFit   Spark's state is of another plan than the pipeline's
 │   ├── ApplicationGone    the application's own process has ended; its share begins again
-│   ├── LineagesUnreachable   the file system of a pipeline's lineages did not answer
+│   ├── FilesUnreachable   a file system of Hadoop's did not answer, as one that has lineages
 │   ├── ContainerGone      a share has lost its connection to its container, and begins again
 │   └── ProcessingError    a message could not be processed; names task, SSP and offset
 ├── PackageError           an environment cannot be built, or is not what its manifest says
@@ -271,8 +271,8 @@ class StateDoesNotFit(ApplicationError):
     """The state that a pipeline has in Spark's checkpoint is of another plan, or of other offsets; says how."""
 
 
-class LineagesUnreachable(JobError):
-    """The file system that has a pipeline's lineages did not answer. Nothing was begun or given up."""
+class FilesUnreachable(JobError):
+    """A file system of Hadoop's did not answer, as one that has lineages. Nothing was begun or given up."""
 
     may_pass = True
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import getpass
 import json
 import socket
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.finished_job import JOB, ZERO, Output, config, config_file, opened
+from tests.unit.finished_job import GROUPER, JOB, ZERO, Output, config, config_file, opened
 
 from grete.channel.address import Channel
 from grete.checkpoint.names import checkpoint_log_name
+from grete.checkpoint.task_commit import commit_entries
 from grete.cli.main import main
 from grete.clock import SystemClock
 from grete.coordination.base import Holder
@@ -187,6 +190,50 @@ def test_offsets_of_sources_of_sparks_own_are_shown_as_spark_wrote_them(job: Pat
     ]
 
 
+def commit_with_foreign_sources(**config: str) -> None:
+    """A further batch of a pipeline that reads a source of Spark's own."""
+    with opened() as handle:
+        handle.stream.write_config(
+            {**handle.config(), "app.class": "orders:Pipeline", **config}, run_id="run-1"
+        )
+        commit = replace(handle.checkpoints()[TaskName("Partition 1")], batch_id=5, has_foreign_sources=True)
+        with handle.commit_system() as system:
+            log = system.checkpoint_log(handle.checkpoint_log_name)
+            log.append(commit_entries({TaskName("Partition 1"): commit}, grouper=GROUPER))
+
+
+def test_where_offsets_of_sources_of_sparks_own_are_is_said_when_they_are_not_known_here(
+    job: Path, capsys: Output
+) -> None:
+    commit_with_foreign_sources()
+    assert main(["checkpoint", "show", "-o", "json"]) == 0
+    shown = capsys.readouterr()
+    assert {task: one["foreign_offsets"] for task, one in json.loads(shown.out).items()} == {
+        "Partition 0": {},
+        "Partition 1": None,
+    }
+    [line] = shown.err.splitlines()
+    assert f"not shown of 1 tasks: {job}/jobs/orders-1 has no such lineage on this machine" in line
+    assert main(["checkpoint", "show", "--task", "Partition 0"]) == 0
+    assert main(["checkpoint", "export"]) == 0
+    assert not capsys.readouterr().err
+
+
+def test_spark_is_asked_for_them_only_where_a_commit_says_that_there_are_any(
+    job: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "grete.spark.hadoop_files", raising=False)
+    monkeypatch.setitem(sys.modules, "py4j.protocol", None)
+    commit_with_foreign_sources(**{"job.lineage.dir": "hdfs://names/lineages"})
+    for words in (["show", "--task", "Partition 0"], ["export"]):
+        assert main(["checkpoint", *words]) == 0
+        assert not capsys.readouterr().err
+    assert main(["checkpoint", "show"]) == 0
+    shown = capsys.readouterr()
+    assert len(shown.out.splitlines()) == 2, "checkpoints are shown without Spark, too"
+    assert "pip install 'grete[spark]'" in shown.err
+
+
 def test_a_container_that_was_given_up_or_stopped_is_shown_so_and_not_as_running(
     job: Path, capsys: Output
 ) -> None:
@@ -203,6 +250,67 @@ def test_a_container_that_was_given_up_or_stopped_is_shown_so_and_not_as_running
         assert handle.rests() == {ZERO: "stopped by an operator"}
         history.append("container-requested", container="0", what="start")
         assert handle.rests() == {}
+
+
+def container_rows(capsys: Output) -> dict[str, tuple[str, str]]:
+    assert main(["container", "list", "-o", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    return {row["container"]: (row["state"], row["message"]) for row in rows}
+
+
+def test_containers_of_a_job_that_has_failed_say_what_happened(job: Path, capsys: Output) -> None:
+    """Of those that are killed when another one fails there is no row of an exit, or an old one."""
+    with opened() as handle:
+        tasks = {TaskName(f"Partition {number}"): str(number) for number in range(4)}
+        handle.stream.put(SET_TASK_CONTAINER, tasks)
+        history = History(handle.stream)
+
+        def exits(container: str, code: str, meaning: str, reason: str = "") -> None:
+            details = {"exit_code": code, "meaning": meaning, "cause": "", "reason": reason}
+            history.append("container-exited", container=container, **details)
+
+        exits("3", "1", "failed", "of the run before")
+        history.append("deployment", run_id="run-2")
+        exits("0", "0", "ended")
+        exits("1", "-9", "killed", "signal 9")
+        write_state(handle.stream, JobState("running", "run-2", 2))
+        assert container_rows(capsys) == {
+            "0": ("ended", ""),
+            "1": ("failed", "killed: signal 9"),
+            **dict.fromkeys("23", ("not started", "")),
+        }
+        exits("2", "3", "poison message", "KeyError 'page' at local.in.0 offset 4")
+        message = "container 2 ended with code 3: KeyError 'page' at local.in.0 offset 4"
+        history.append("failed", message=message)
+        write_state(handle.stream, JobState("failed", "run-2", 2, message=message))
+    assert container_rows(capsys) == {
+        "0": ("ended", ""),
+        "1": ("ended with the job", message),
+        "2": ("failed", "poison message: KeyError 'page' at local.in.0 offset 4"),
+        "3": ("ended with the job", message),
+    }
+    assert main(["container", "list"]) == 0
+    assert "poison message: KeyError 'page'" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("details", "shown"),
+    [
+        (
+            {"exit_code": "6", "meaning": "stopped", "cause": "enough for today"},
+            ("stopped", "enough for today"),
+        ),
+        ({"exit_code": "1", "meaning": "failed", "reason": "no space"}, ("failed", "no space")),
+        ({"exit_code": "1", "meaning": "failed"}, ("failed", "exit code 1")),
+        ({"exit_code": "8", "meaning": "cannot work"}, ("failed", "cannot work: exit code 8")),
+    ],
+)
+def test_how_a_container_ended_is_shown_with_its_reason(
+    job: Path, capsys: Output, details: dict[str, str], shown: tuple[str, str]
+) -> None:
+    with opened() as handle:
+        History(handle.stream).append("container-exited", container="0", **details)
+    assert container_rows(capsys) == {"0": shown}
 
 
 @pytest.mark.parametrize("form", ["{}", "file://{}"])

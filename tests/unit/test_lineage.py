@@ -80,6 +80,11 @@ def test_a_checkpoint_that_an_operator_moved_ends_the_lineage_once_a_batch_is_pl
     assert isinstance(decide_lineage(started, nothing_planned, wanted, "plan, tasks", moved=True), Continue)
 
 
+def test_sources_that_are_not_gretes_have_the_numbers_that_spark_gives_them() -> None:
+    assert LineageInfo("id", {}, "plan", ("kafka.in", "", "kafka.other", "")).foreign_sources == ("1", "3")
+    assert not LineageInfo("id", {}, "plan", ("kafka.in",)).foreign_sources
+
+
 def test_a_stateful_pipeline_never_loses_its_state_silently() -> None:
     lost = StartNew("rewound", LINEAGE)
     with pytest.raises(StateDoesNotFit, match=r"job\.lineage\.state=discard") as refused:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +41,7 @@ def copy(tmp_path: Path) -> Path:
 def test_a_query_stands_where_its_last_committed_batch_ended_and_the_planned_one_is_known(
     name: str, version: str
 ) -> None:
-    query = read_query(str(WRITTEN / name))
+    query = read_query(WRITTEN / name)
     assert (query.version, query.committed, query.planned) == (version, 1, 2)
     assert query.committed_ends == {("views", 0): 8, ("views", 1): 8, ("clicks", 0): 16}
     assert query.planned_ends == {("views", 0): 10, ("views", 1): 10, ("clicks", 0): 20}
@@ -49,7 +51,7 @@ def test_a_query_stands_where_its_last_committed_batch_ended_and_the_planned_one
 
 
 def test_a_query_that_never_committed_stands_where_it_began() -> None:
-    query = read_query(str(WRITTEN / "spark-3.5.8-never-committed"))
+    query = read_query(WRITTEN / "spark-3.5.8-never-committed")
     assert (query.committed, query.planned) == (-1, 0)
     assert query.committed_ends == {("views", 0): 0, ("views", 1): 0}
 
@@ -63,27 +65,27 @@ def test_a_query_that_never_committed_stands_where_it_began() -> None:
     ],
 )
 def test_operators_that_keep_state_are_named(name: str, operator: str) -> None:
-    query = read_query(str(WRITTEN / name))
+    query = read_query(WRITTEN / name)
     assert query.operators == (operator,)
     assert not query.planned_ends
 
 
 def test_the_second_version_of_the_commit_log_is_read(copy: Path) -> None:
     (copy / "commits" / "1").write_text(f"v2\n{COMMITS_V2}")
-    assert read_query(str(copy)).committed == 1
+    assert read_query(copy).committed == 1
 
 
 def test_a_source_without_an_offset_yet_stands_where_it_began(copy: Path) -> None:
     lines = (copy / "offsets" / "1").read_text().splitlines()
     (copy / "offsets" / "1").write_text("\n".join([*lines[:3], "-"]))
-    assert read_query(str(copy)).committed_ends == {("views", 0): 8, ("views", 1): 8, ("clicks", 0): 0}
+    assert read_query(copy).committed_ends == {("views", 0): 8, ("views", 1): 8, ("clicks", 0): 0}
 
 
 def test_sources_that_are_not_kafkas_are_told_from_those_that_are(copy: Path) -> None:
     for number, end in (("1", '{"logOffset":3}'), ("2", '{"logOffset":4}')):
         lines = (copy / "offsets" / number).read_text().splitlines()
         (copy / "offsets" / number).write_text("\n".join([*lines[:3], end]))
-    query = read_query(str(copy))
+    query = read_query(copy)
     assert query.foreign == {"1": '{"logOffset":4}'}
     assert query.committed_ends == {("views", 0): 8, ("views", 1): 8}
 
@@ -91,7 +93,7 @@ def test_sources_that_are_not_kafkas_are_told_from_those_that_are(copy: Path) ->
 def test_two_sources_of_one_topic_that_are_not_at_the_same_offset_are_said(copy: Path) -> None:
     lines = (copy / "offsets" / "1").read_text().splitlines()
     (copy / "offsets" / "1").write_text("\n".join([*lines[:3], '{"views":{"0":8,"1":5}}']))
-    assert read_query(str(copy)).apart == ("partition 1 of views: 8 and, in source 1, 5",)
+    assert read_query(copy).apart == ("partition 1 of views: 8 and, in source 1, 5",)
 
 
 @pytest.mark.parametrize(
@@ -108,26 +110,23 @@ def test_a_log_that_is_damaged_or_of_another_version_is_refused_by_name(
 ) -> None:
     (copy / file).write_bytes(content)
     with pytest.raises(SparkLogUnreadable, match=words) as refused:
-        read_query(str(copy))
+        read_query(copy)
     assert str(copy / file) in str(refused.value)
 
 
 def test_a_commit_whose_offsets_are_gone_is_refused(copy: Path) -> None:
     (copy / "offsets" / "1").unlink()
     with pytest.raises(SparkLogUnreadable, match="offsets/1"):
-        read_query(str(copy))
+        read_query(copy)
 
 
 def test_what_is_no_checkpoint_location_is_refused_in_words(copy: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="checkpointLocation"):
-        read_query(str(tmp_path))
-    with pytest.raises(ConfigError, match="copy the folders"):
-        read_query("s3a://bucket/query")
-    assert read_query(f"file:{copy}").committed == 1
+        read_query(tmp_path)
     for file in (copy / "offsets").iterdir():
         file.unlink()
     with pytest.raises(JobError, match="no batch was ever planned"):
-        read_query(str(copy))
+        read_query(copy)
 
 
 @pytest.fixture
@@ -172,6 +171,32 @@ def test_it_is_shown_for_people_too(config: Path, capsys: pytest.CaptureFixture[
     assert "log v2, batch 1 is the last committed" in shown
     assert "batch 2 was planned and not committed" in shown
     assert "nothing was written: this is what --execute would do" in shown
+
+
+@pytest.mark.parametrize("written", ["{}", "file:{}", "file://localhost{}"])
+def test_a_folder_of_this_machine_is_read_without_spark(config: Path, written: str) -> None:
+    words = ["--checkpoint", written.format(WRITTEN / "spark-4.2.0-stateful"), "--config", str(config)]
+    code = f"""
+import sys
+from grete.cli.main import main
+code = main({["migrate", "spark", *words]!r})
+print(sorted({{"pyspark", "py4j"}} & sys.modules.keys()))
+sys.exit(code)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "the query keeps state (stateStoreSave" in done.stdout
+    assert done.stdout.endswith("[]\n")
+
+
+def test_an_address_wants_pyspark(
+    config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "grete.spark.hadoop_files", raising=False)
+    monkeypatch.setitem(sys.modules, "py4j.protocol", None)
+    words = ["--checkpoint", "hdfs://names/query", "--config", str(config)]
+    assert main(["migrate", "spark", *words]) == 1
+    assert "pip install 'grete[spark]'" in capsys.readouterr().err
 
 
 def test_it_needs_a_configuration(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

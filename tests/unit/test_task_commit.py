@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 
 import orjson
 import pytest
@@ -47,6 +48,14 @@ def test_of_a_dotted_stream_there_is_no_checkpoint_that_samza_cannot_read(
     assert [orjson.loads(record.key)["type"] for record in written] == kinds
     if 1 in versions:
         assert read_commits(written) == {TASK: commit}
+
+
+def test_a_commit_says_whether_spark_has_offsets_of_its_own() -> None:
+    commit = replace(COMMIT, has_foreign_sources=True)
+    written = commit_entries({TASK: commit}, grouper="g")
+    assert read_commits(records(written)) == {TASK: commit}
+    of_others = commit_entries({TASK: COMMIT}, grouper="g")[-1].value
+    assert b"foreign" not in (of_others or b""), "every batch writes it"
 
 
 def test_a_companion_in_the_old_shape_is_read() -> None:

@@ -25,6 +25,8 @@ from grete.wire import checkpoint_json, compact_json
 from grete.wire.job_model_json import survives_map_key
 
 _COMPANION = "grete-commit"
+_FOREIGN = "has_foreign_sources"
+"""Only where there are such, as commits of every batch are written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,8 @@ class TaskCommit:
 
     `store_positions` is, per store, the end of its changelog partition after this commit. `changelog_marks` are there
     when Samza wrote it: its changelogs may be ahead of the checkpoint, and no commit of grete's has any.
+    `has_foreign_sources`: the batch was of a pipeline with sources of Spark's own, whose offsets Spark's files of the
+    lineage alone have.
     """
 
     offsets: Mapping[SystemStreamPartition, str]
@@ -41,6 +45,7 @@ class TaskCommit:
     token: str = ""
     store_positions: Mapping[str, int] = field(default_factory=dict)
     changelog_marks: checkpoint_json.ChangelogMarks = field(default_factory=dict)
+    has_foreign_sources: bool = False
 
 
 def commit_entries(
@@ -95,6 +100,7 @@ def _companion(commit: TaskCommit) -> bytes:
             "token": commit.token,
             "store_positions": dict(commit.store_positions),
         }
+        | ({_FOREIGN: True} if commit.has_foreign_sources else {})
     )
 
 
@@ -202,6 +208,7 @@ def companion_of(record: Record) -> tuple[TaskName, TaskCommit | None]:
             batch_id=int(document["batch_id"]),
             token=document["token"],
             store_positions={name: int(p) for name, p in document["store_positions"].items()},
+            has_foreign_sources=_FOREIGN in document,
         )
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise WireError(f"offset {record.offset}: not a commit record: {error!r}") from error

@@ -10,10 +10,18 @@ from typing import TYPE_CHECKING, Any
 from grete.checkpoint.task_commit import TaskCommit
 from grete.checkpoint.text import Checkpoints, format_checkpoints, parse_checkpoint_text
 from grete.cli import checkpoint_rewind
-from grete.cli.options import add_job_options, count, given_config, opened_job, warn
+from grete.cli.options import (
+    add_job_options,
+    count,
+    given_config,
+    opened_file,
+    opened_job,
+    say_that_spark_is_asked,
+    warn,
+)
 from grete.cli.output import print_json, print_table, when
 from grete.cli.rewind_options import add_write_options, is_live, say_whether_written
-from grete.errors import ConfigError, JobNotFound
+from grete.errors import ConfigError, JobError, JobNotFound, MissingExtra
 from grete.migration.note import Outcome
 from grete.model.ids import TaskName
 from grete.text_logs import printable
@@ -24,6 +32,8 @@ if TYPE_CHECKING:
     from grete.migration.take_over import TakeOver
     from grete.operations import JobHandle
     from grete.operations.checkpoint_overwrite import OffsetChange
+
+    ForeignOffsets = Mapping[TaskName, Mapping[str, str] | None]
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -69,10 +79,9 @@ def _chosen(options: argparse.Namespace, task: str) -> bool:
 def _show(options: argparse.Namespace) -> int:
     """Show every task's checkpoint: offsets as properties, or JSON with lineage, batch and store positions.
 
-    Offsets that only Spark has are comments among the properties.
+    Offsets that only Spark has are comments among the properties; in JSON null where they are not known here.
     """
-    known, foreign = _checkpoints(options)
-    commits = {task: c for task, c in known.items() if _chosen(options, task)}
+    commits, foreign = _checkpoints(options, with_foreign=True)
     if options.output == "json":
         print_json(
             {
@@ -90,29 +99,25 @@ def _show(options: argparse.Namespace) -> int:
     for line in format_checkpoints({task: commit.offsets for task, commit in commits.items()}):
         print(line)
     for task in sorted(commits):
-        for number, end in foreign.get(task, {}).items():
+        for number, end in (foreign.get(task) or {}).items():
             print(f"# {printable(task)}: Spark's own source {number} of the plan ended at {printable(end)}")
     return 0
 
 
 def _checkpoints(
-    options: argparse.Namespace,
-) -> tuple[Mapping[TaskName, TaskCommit], Mapping[TaskName, Mapping[str, str]]]:
+    options: argparse.Namespace, *, with_foreign: bool = False
+) -> tuple[Mapping[TaskName, TaskCommit], ForeignOffsets]:
     """The checkpoints with which the next start begins, also of a Samza job that has not run under grete yet.
 
-    With them, by task, the offsets that are in Spark's own checkpoint alone (`foreign_of_tasks`).
+    Of the tasks that the options name, and where it is asked for with what `_foreign` finds.
 
     Raises:
         JobError: there is no such job, and none whose checkpoints a first run would take over.
     """
     try:
         with opened_job(options) as handle:
-            commits = handle.checkpoints()
-            if not handle.settings.job.is_pipeline:
-                return commits, {}
-            from grete.operations.foreign_sources import foreign_of_tasks  # of the engine's room
-
-            return commits, foreign_of_tasks(handle, commits)
+            commits = {task: c for task, c in handle.checkpoints().items() if _chosen(options, task)}
+            return commits, _foreign(handle, commits) if with_foreign else {}
     except JobNotFound as error:
         if not options.config:
             raise
@@ -123,7 +128,37 @@ def _checkpoints(
         for note in found.notes:
             if note.outcome is Outcome.BLOCKS:
                 warn(f"{note.key}: {note.says}; {note.way_out}")
-        return {task.task: TaskCommit(task.checkpoint) for task in found.tasks if task.checkpoint}, {}
+        tasks = [task for task in found.tasks if task.checkpoint and _chosen(options, task.task)]
+        return {task.task: TaskCommit(task.checkpoint) for task in tasks}, {}
+
+
+def _foreign(handle: JobHandle, commits: Mapping[TaskName, TaskCommit]) -> ForeignOffsets:
+    """The offsets that Spark alone has (`foreign_of_tasks`); None where there are such and they are not known here.
+
+    That is said. Checkpoints are shown all the same: they may be needed because a file system is away.
+
+    Raises:
+        SparkLogUnreadable: Spark's offset log is damaged.
+    """
+    job = handle.settings.job
+    if not job.is_pipeline:
+        return {}
+    from grete.operations.foreign_sources import foreign_of_tasks  # of the engine's room
+
+    place = job.lineage_place(handle.job, handle.home)
+    found: Mapping[TaskName, Mapping[str, str]] = {}
+    reason = f"{place} has no such lineage" + ("" if isinstance(place, str) else " on this machine")
+    try:
+        found = foreign_of_tasks(handle, commits, say_that_spark_is_asked)
+    except (ConfigError, JobError, MissingExtra) as error:
+        reason = str(error)
+    lacking = [task for task, commit in commits.items() if commit.has_foreign_sources and task not in found]
+    if lacking:
+        warn(
+            f"offsets of Spark's own sources, which its lineage alone has, are not shown of {len(lacking)} tasks: "
+            f"{reason}"
+        )
+    return {**dict.fromkeys(lacking), **found}
 
 
 def _before_the_first_run(options: argparse.Namespace) -> TakeOver | None:
@@ -177,7 +212,7 @@ def _history(options: argparse.Namespace) -> int:
 
 def _export(options: argparse.Namespace) -> int:
     known, _ = _checkpoints(options)
-    offsets = {task: commit.offsets for task, commit in sorted(known.items()) if _chosen(options, task)}
+    offsets = {task: commit.offsets for task, commit in sorted(known.items())}
     lines = list(format_checkpoints(offsets))
     if options.to is not None:
         Path(options.to).write_text("".join(f"{line}\n" for line in lines))
@@ -199,9 +234,13 @@ def _given_offsets(options: argparse.Namespace) -> Checkpoints:
     if name is None:
         raise ConfigError("name the file with the offsets, as grete checkpoint export writes it")
     path = config_path(name)
-    if "\0" in str(path):
-        raise ConfigError(f"{str(path)!r} names no file")
-    found, unknown = parse_checkpoint_text(path.read_text(), origin=str(path))
+    with opened_file(str(path)) as file:
+        data = file.read()
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 text; write it as grete checkpoint export does") from error
+    found, unknown = parse_checkpoint_text(text, origin=str(path))
     for key in unknown:
         warn(f"{path}: ignoring unrecognised property: {key}")
     if not found:

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from grete.cli.migrate_take_over import finding, print_findings
-from grete.cli.options import add_job_options
+from grete.cli.options import add_job_options, say_that_spark_is_asked
 from grete.cli.output import print_json, print_table, when
 from grete.cli.rewind_options import say_whether_written
 from grete.errors import ConfigError
@@ -29,7 +29,8 @@ def declare(origins: Any) -> None:
         "--checkpoint",
         required=True,
         metavar="DIR",
-        help="the query's checkpointLocation, a folder of this machine",
+        help="the query's checkpointLocation: a folder of this machine, or an address that Spark reaches with the "
+        "job's spark.* settings, such as hdfs://host/folder",
     )
     parser.add_argument(
         "--state", choices=("discard",), help="begin with empty state, though the query keeps some"
@@ -43,15 +44,20 @@ def run(options: argparse.Namespace) -> int:
     """Show, write when asked to; exit 1 when something is in the way."""
     from grete.assembly.submission import RunOptions, submitted_config
     from grete.clock import SystemClock
+    from grete.config.places import place_of
+    from grete.config.settings import Settings
     from grete.environment import grete_home
     from grete.migration.spark_take_over import execute, take_over_query
+    from grete.spark.location import open_location
 
     if not options.config:
         raise ConfigError("name the configuration of the job that is to go on, with --config FILE")
     logging.getLogger("grete").addHandler(logging.NullHandler())  # errors say what clients would say as well
     home, clock = grete_home(), SystemClock()
     config = submitted_config(RunOptions(config_paths=options.config), home, clock)
-    found = take_over_query(options.checkpoint, config, home, clock, discard_state=options.state == "discard")
+    place, settings = place_of(options.checkpoint), Settings.of(config)
+    location = open_location(place, "--checkpoint", settings, say_that_spark_is_asked)
+    found = take_over_query(location, config, home, clock, discard_state=options.state == "discard")
     executed = options.execute and not found.blocks
     if executed:
         execute(found, config, home, clock)

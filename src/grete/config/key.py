@@ -99,10 +99,8 @@ def bounded(what: str, low: int, high: int) -> Type[int]:
 TEXT = Type("text", _text)
 PATH = Type("path", _text)
 """Relative ones are made absolute where they are written (`grete.config.paths`)."""
-SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-"""What a location begins with that is no path."""
 LOCATION = Type("path or URL", _text)
-"""A path, as above, or `scheme:...` of any file system that Spark knows, which stays as it is."""
+"""A path, as above, or an address on any file system that Spark knows (`grete.config.places`), left as it is."""
 LIST = Type("a list, separated by commas", _items)
 BOOLEAN = Type("true or false", _boolean)
 INTEGER = bounded("a whole number", -(2**31), 2**31 - 1)

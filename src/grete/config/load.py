@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from urllib.parse import unquote, urlparse
 
 from grete.config.derived import with_derived_keys
 from grete.config.key_tables.job import APPLICATION_PATH
 from grete.config.paths import absolute_paths, working_folder
+from grete.config.places import place_of
 from grete.config.properties import parse_properties
 from grete.config.structured import parse_toml, parse_yaml
 from grete.errors import ConfigError
@@ -35,12 +35,10 @@ def config_path(text: str) -> Path:
     Raises:
         ConfigError: another scheme, or a host.
     """
-    if "://" not in text and not text.startswith("file:"):
-        return Path(text)
-    url = urlparse(text)
-    if url.scheme != "file" or url.netloc not in ("", "localhost"):
+    place = place_of(text)
+    if isinstance(place, str):
         raise ConfigError(f"cannot read configuration from {text!r}: give a path or a file:///path URL")
-    return Path(unquote(url.path))
+    return place
 
 
 def load_file(path: Path) -> dict[str, str]:

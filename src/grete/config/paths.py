@@ -10,8 +10,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from grete.config.key import LOCATION, PATH, SCHEME
+from grete.config.key import LOCATION, PATH
 from grete.config.keys import find_key
+from grete.config.places import has_scheme
 
 _FILE_REFERENCE = re.compile(r"\$\{file:(?P<name>[^{}]+)\}")
 _CERTIFICATE = re.compile(r"(sensitive\.)?systems\..+\.ssl\.\w+\.location")
@@ -46,4 +47,4 @@ def _is_path(key: str, value: str) -> bool:
     known = find_key(key)
     if known is None:
         return False
-    return known.type is PATH or (known.type is LOCATION and SCHEME.match(value) is None)
+    return known.type is PATH or (known.type is LOCATION and not has_scheme(value))

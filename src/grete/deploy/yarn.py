@@ -14,6 +14,7 @@ from pathlib import Path
 
 from grete.clock import Deadline, SystemClock
 from grete.config.choices import ResourceType
+from grete.config.places import has_scheme
 from grete.config.properties import format_properties
 from grete.config.redact import redact
 from grete.config.settings import Settings
@@ -143,7 +144,7 @@ def _linked(paths: Mapping[str, str]) -> list[str]:
 
 
 def _local_or_url(path: str) -> str:
-    return path if "://" in path else str(Path(path).absolute())
+    return path if has_scheme(path) else str(Path(path).absolute())
 
 
 def _interpreter(settings: Settings) -> str:

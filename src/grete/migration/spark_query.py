@@ -8,17 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import orjson
 
 from grete.errors import ConfigError, JobError
+from grete.spark.location import Location
 from grete.spark.source_log import batches, check_commit, read_beginning, read_planned
 
 _OPERATOR = re.compile(rb'"operatorName"\s*:\s*"([^"]{1,200})"')
 _LONGEST = 120
-_URL = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+:/")
 
 Offsets = Mapping[tuple[str, int], int]
 """The next offset to read, by topic and partition."""
@@ -34,7 +33,7 @@ class OldQuery:
     offsets. `operators` are those that keep state.
     """
 
-    folder: Path
+    folder: Location
     id: str
     version: str
     committed: int
@@ -48,15 +47,20 @@ class OldQuery:
     operators: tuple[str, ...]
 
 
-def read_query(location: str) -> OldQuery:
+def read_query(folder: Location) -> OldQuery:
     """Read a checkpoint location.
 
     Raises:
-        ConfigError: it is not a folder of this machine, or no checkpoint location of a query.
+        ConfigError: it is no checkpoint location of a query, or not there.
         SparkLogUnreadable: a file of its logs is missing, or not of a version that is known.
         JobError: nothing of it was planned yet.
+        ConfigError, FilesUnreachable: it is on a file system of Hadoop's that does not answer.
     """
-    folder = _folder(location)
+    if not (folder / "offsets").is_dir():
+        raise ConfigError(
+            f"--checkpoint {folder}: there is no folder {folder / 'offsets'}; name the checkpointLocation of a "
+            f"Structured Streaming query, which holds offsets, commits and metadata"
+        )
     planned, committed = batches(folder / "offsets"), batches(folder / "commits")
     if not planned:
         raise JobError(f"{folder}: no batch was ever planned, so there is nothing to go on from")
@@ -92,22 +96,7 @@ def read_query(location: str) -> OldQuery:
     )
 
 
-def _folder(location: str) -> Path:
-    if _URL.match(location):
-        raise ConfigError(
-            f"--checkpoint {location}: copy the folders offsets, commits, sources and state to this machine, and "
-            f"name that folder"
-        )
-    folder = Path(location.removeprefix("file:"))
-    if not (folder / "offsets").is_dir():
-        raise ConfigError(
-            f"--checkpoint {location}: there is no folder {folder / 'offsets'}; name the checkpointLocation of a "
-            f"Structured Streaming query, which holds offsets, commits and metadata"
-        )
-    return folder
-
-
-def _id(folder: Path) -> str:
+def _id(folder: Location) -> str:
     try:
         return str(orjson.loads((folder / "metadata").read_bytes())["id"])
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
@@ -145,18 +134,25 @@ def _of_kafka(ends: Mapping[str, Any]) -> tuple[dict[tuple[str, int], int], list
     return found, apart
 
 
-def _operators(state: Path) -> Iterator[str]:
+def _operators(state: Location) -> Iterator[str]:
     """The operators that keep state, by Spark's names where it has written them (since 4.0)."""
     if not state.is_dir():
         return
     for folder in sorted(
         (one for one in state.iterdir() if one.name.isdigit()), key=lambda one: int(one.name)
     ):
-        written = (file.read_bytes() for file in sorted(folder.glob("_metadata/**/*")) if file.is_file())
+        written = (file.read_bytes() for file in _files(folder / "_metadata"))
         names = [
             match[1].decode(errors="replace") for content in written if (match := _OPERATOR.search(content))
         ]
         yield names[-1] if names else f"operator {folder.name}"
+
+
+def _files(folder: Location) -> Iterator[Location]:
+    """The files of a folder and of those in it, by name; none where it is not there."""
+    if folder.is_dir():
+        for found in sorted(folder.iterdir(), key=lambda one: one.name):
+            yield from _files(found) if found.is_dir() else (found,)
 
 
 def _parsed(written: bytes | None) -> Any:

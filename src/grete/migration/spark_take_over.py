@@ -28,6 +28,7 @@ from grete.model.ids import JobId, SystemStream, SystemStreamPartition, TaskName
 from grete.model.startpoint import StateChoice
 from grete.operations import open_job
 from grete.operations.job_handle import JobHandle
+from grete.spark.location import Location
 from grete.systems.admin import PartitionOffsets
 from grete.systems.factory import open_system
 
@@ -50,7 +51,7 @@ class SparkTakeOver:
 
 
 def take_over_query(
-    location: str, config: Mapping[str, str], home: Path, clock: Clock, *, discard_state: bool
+    location: Location, config: Mapping[str, str], home: Path, clock: Clock, *, discard_state: bool
 ) -> SparkTakeOver:
     """Look at a query's checkpoint location and at the job that is to go on from it. Writes nothing.
 
@@ -263,7 +264,7 @@ def execute(found: SparkTakeOver, config: Mapping[str, str], home: Path, clock: 
     with _existing(found.job, config) as handle, ExitStack() as stack:
         if handle is not None:
             stack.enter_context(handle.stopped(_STOP))
-        now = read_query(str(found.query.folder))
+        now = read_query(found.query.folder)
         if (now.committed, now.planned) != (found.query.committed, found.query.planned):
             raise JobError(
                 f"the query in {found.query.folder} still runs: batch {now.planned} was planned, and {now.committed} "

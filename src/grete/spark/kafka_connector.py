@@ -61,20 +61,25 @@ def jars_directory(
     return fetched[-1].parent if fetched else None
 
 
-def could_not_start(settings: Mapping[str, str], error: Exception) -> JobError:
-    """Spark's own words for a connector that it could not fetch are in its log only; these are for the operator."""
+def could_not_start(settings: Mapping[str, str], error: Exception, said: str = "") -> JobError:
+    """Spark's own words for a connector that it could not fetch are in its log only; these are for the operator.
+
+    `said` is the end of that log, where nobody else has it.
+    """
     if "JAVA_GATEWAY_EXITED" in str(error) and shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         return JobError(
             "Spark did not start: there is no Java. Install Java 17 or newer, or set JAVA_HOME to it"
         )
     packages = settings.get(_PACKAGES)
     hint = (
-        f". It was to fetch {packages} first; where Maven Central cannot be reached, fetch the connector's jars "
-        "elsewhere and name their folder in systems.<system>.connector.jars (docs/backends.md)"
+        f". It was to fetch {packages} first; where Maven Central cannot be reached, fetch the jars elsewhere, and "
+        "name them in spark.jars, or the folder of the Kafka connector's in systems.<system>.connector.jars "
+        "(docs/backends.md)"
         if packages
         else ""
     )
-    return JobError(f"Spark did not start: {error}{hint}. `grete doctor` looks at Java and at Spark")
+    log = f". Spark said:\n{said}" if said else ""
+    return JobError(f"Spark did not start: {error}{hint}. `grete doctor` looks at Java and at Spark{log}")
 
 
 def _present(options: Mapping[str, str], spark_jars: Path) -> Iterable[str]:

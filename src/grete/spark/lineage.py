@@ -36,6 +36,11 @@ class LineageInfo:
     sources: tuple[str, ...] = ()
     kept: str | None = None
 
+    @property
+    def foreign_sources(self) -> tuple[str, ...]:
+        """The numbers of sources in the plan that are not grete's, as Spark writes them."""
+        return tuple(str(number) for number, source in enumerate(self.sources) if not source)
+
 
 @dataclass(frozen=True, slots=True)
 class Continue:

@@ -23,8 +23,9 @@ from grete.errors import WireError
 from grete.failpoints import failpoint
 from grete.model.ids import SystemStreamPartition
 from grete.spark.lineage import LineageInfo
+from grete.spark.location import Location
 from grete.spark.offset_log import SparkProgress, read_progress
-from grete.spark.source_log import Location, SparkLogUnreadable, batches, read_planned
+from grete.spark.source_log import SparkLogUnreadable, batches, read_planned
 
 CURRENT = "current.json"
 _KEPT = 3
@@ -160,20 +161,24 @@ class LineageDirectory(Lineages):
             os.close(self._locks.pop())
 
 
-def foreign_offsets(directory: Path, lineage: str, batch: int) -> dict[str, str]:
+def foreign_offsets(place: Location, lineage: str, batch: int) -> dict[str, str]:
     """Where a batch ended of sources that are not grete's, as Spark wrote it, by their number in the plan.
 
     Empty without such sources, and where the lineage's files are not, as on another machine.
 
     Raises:
         SparkLogUnreadable: Spark's offset log is damaged.
+        ConfigError, FilesUnreachable: see `HadoopLocation`.
     """
-    known, checkpoint = _current(directory), directory / lineage / "spark"
+    known, checkpoint = _current(place), place / lineage / "spark"
     if known is None or known.id != lineage or batch not in batches(checkpoint / "offsets"):
         return {}
     ends = read_planned(checkpoint, batch).ends
-    foreign = [str(number) for number, source in enumerate(known.sources) if not source]
-    return {number: end.decode("utf-8", "replace") for number in foreign if (end := ends.get(number))}
+    return {
+        number: end.decode("utf-8", "replace")
+        for number in known.foreign_sources
+        if (end := ends.get(number))
+    }
 
 
 def _current(place: Location) -> LineageInfo | None:

@@ -15,7 +15,8 @@ from typing import Any
 import orjson
 
 from grete.model.ids import SystemStream, SystemStreamPartition
-from grete.spark.source_log import Location, SparkLogUnreadable, batches, check_commit, read_planned
+from grete.spark.location import Location
+from grete.spark.source_log import SparkLogUnreadable, batches, check_commit, read_planned
 from grete.tasks.ranges import SourceOffsets
 
 

@@ -39,8 +39,10 @@ class PipelineBatches:
         sinks: Mapping[str, Sink],
         stamps: OutputStamps | None,
         dead_letters: str | None = None,
+        *,
+        has_foreign_sources: bool = False,
     ) -> None:
-        """`dead_letters` is the output that is the stream of dead letters."""
+        """`dead_letters` is the output that is the stream of dead letters. `has_foreign_sources`: see TaskCommit."""
         self._target = target
         self._lineage = lineage
         self._tasks = tasks
@@ -49,6 +51,7 @@ class PipelineBatches:
         self._sinks = sinks
         self._stamps = stamps
         self._dead_letters = dead_letters
+        self._has_foreign_sources = has_foreign_sources
         self.position = dict(starting)
         """The next offset to read of each SSP, as of the last batch that is done."""
 
@@ -116,4 +119,5 @@ class PipelineBatches:
             batch_id=batch_id,
             token="" if self._stamps is None else str(self._stamps.attempt),
             store_positions={},
+            has_foreign_sources=self._has_foreign_sources,
         )

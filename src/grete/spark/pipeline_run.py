@@ -163,6 +163,7 @@ class PipelineRun:
                 sinks.by_name,
                 sinks.stamps,
                 built.dead_letters,
+                has_foreign_sources=bool(lineage.foreign_sources),
             )
             query = self._query(batches.run, lineage, pipeline.output_mode)
 

@@ -16,8 +16,8 @@ from pyspark.sql.streaming import StreamingQuery
 from grete.container.control import Ended, Interruption
 from grete.errors import ApplicationError, GreteError
 from grete.spark.failures import failed, jvm_ended, jvm_failed
+from grete.spark.location import Location
 from grete.spark.offset_log import read_batch_end
-from grete.spark.source_log import Location
 from grete.tasks.commit.base import BatchOutcome
 from grete.tasks.ranges import SourceOffsets
 

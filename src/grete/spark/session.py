@@ -8,15 +8,18 @@ import re
 import shlex
 import socket
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO, Any
 
 import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from grete.config.settings import Settings
@@ -74,6 +77,8 @@ _ON_A_CLUSTER = {
     "spark.scheduler.maxRegisteredResourcesWaitingTime": "30s",
 }
 """Further defaults elsewhere: shares, shuffles and the look at executors begin with all that were asked for."""
+_NO_CLUSTER = {"spark.master": "local[1]"}
+_SHOWN_LINES = 12
 _EXECUTORS_S, _QUIET_S, _LOOK_S = 30.0, 1.0, 0.1
 _PYTHON = "spark.pyspark.python"
 """Read by spark-submit alone, which sets the variable."""
@@ -131,7 +136,28 @@ def session_ahead(assignment: Assignment) -> Iterator[None]:
         thread.join()
 
 
-def _jvm_started(app_name: str, config: Mapping[str, str], kafka_system: str | None = None) -> dict[str, str]:
+def reach_hadoop(options: Mapping[str, str]) -> tuple[Any, Any]:
+    """The JVM of this process, and Hadoop's configuration with these `spark.*` keys, for a command.
+
+    No context starts, so no cluster is asked for anything, and a second is enough. What Spark says by itself is told
+    only where its JVM does not start.
+
+    Raises:
+        ConfigError, JobError: see `_jvm_started` and `resolved`.
+    """
+    with tempfile.TemporaryFile() as said:
+        settings = _jvm_started("grete", {**options, **_NO_CLUSTER}, said=said)
+    jvm: Any = SparkContext._jvm
+    java_conf = SparkConf(_jvm=jvm).setAll(list(resolved(settings).items()))._jconf
+    return jvm, jvm.org.apache.spark.deploy.SparkHadoopUtil.get().newConfiguration(java_conf)
+
+
+def _jvm_started(
+    app_name: str,
+    config: Mapping[str, str],
+    kafka_system: str | None = None,
+    said: IO[bytes] | None = None,
+) -> dict[str, str]:
     """The settings of a pipeline's session, with whose first part its JVM runs.
 
     Functions that the JVM gets through Spark Connect are evaluated by the interpreter that its own variables name:
@@ -147,24 +173,31 @@ def _jvm_started(app_name: str, config: Mapping[str, str], kafka_system: str | N
             given, before = Settings.of(config), os.environ[VARIABLE]
             os.environ |= application_python(given.job, is_local=given.spark.is_local)
             try:
-                _start_jvm(settings)
+                _start_jvm(settings, said)
             finally:
                 os.environ[VARIABLE] = before
     return settings
 
 
-def _start_jvm(settings: Mapping[str, str]) -> None:
-    """Start the JVM of this process, if there is none, by a command line without secrets.
+def _start_jvm(settings: Mapping[str, str], said: IO[bytes] | None = None) -> None:
+    """Start the JVM of this process, if there is none, by a command line without secrets. Its log goes to `said`.
 
     Raises:
         ConfigError, JobError: see `for_command_line` and `could_not_start`.
     """
     if SparkContext._gateway is not None:
         return
+    conf = SparkConf().setAll(list(for_command_line(settings).items()))
     try:
-        SparkContext._ensure_initialized(conf=SparkConf().setAll(list(for_command_line(settings).items())))
+        gateway = None if said is None else launch_gateway(conf, {"stderr": said})
+        SparkContext._ensure_initialized(gateway=gateway, conf=conf)
     except PySparkRuntimeError as error:
-        raise could_not_start(settings, error) from error
+        raise could_not_start(settings, error, "" if said is None else _end_of(said)) from error
+
+
+def _end_of(log: IO[bytes]) -> str:
+    log.seek(0)
+    return "\n".join(log.read().decode(errors="replace").splitlines()[-_SHOWN_LINES:])
 
 
 def _context(settings: Mapping[str, str], given: SparkSettings) -> SparkContext:

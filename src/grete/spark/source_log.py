@@ -10,46 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol, Self
 
 import orjson
 
 from grete.errors import GreteError
+from grete.spark.location import Location
 
 _NOTHING = b"-"
 
 
 class SparkLogUnreadable(GreteError):
     """Spark's log of a query has a hole, an empty file or an unknown version; names the file."""
-
-
-class Location(Protocol):
-    """A folder or a file that is read: a `Path` of this machine, or one of a file system of Hadoop's."""
-
-    @property
-    def name(self) -> str:
-        """The last part."""
-        ...
-
-    def __truediv__(self, part: str, /) -> Self:
-        """What is in it."""
-        ...
-
-    def is_dir(self) -> bool:
-        """Whether it is a folder."""
-        ...
-
-    def iterdir(self) -> Iterator[Self]:
-        """What is in the folder."""
-        ...
-
-    def read_bytes(self) -> bytes:
-        """The file's content.
-
-        Raises:
-            OSError: it cannot be read.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from grete.config.choices import LauncherChoice
-from grete.config.key import SCHEME
 from grete.config.key_tables import job as keys
 from grete.config.key_tables.task import DIAGNOSTICS_STREAM, LOG_LOCATION, LOG_SYSTEM, NAME_GROUPER
+from grete.config.places import place_of
 from grete.config.settings.section import OptionalSetting, Section, Setting
 from grete.config.values import required_value_of, valid_value_of
 from grete.errors import ConfigError
@@ -137,15 +136,13 @@ class JobSettings(Section):
         named = self.raw.get(keys.LINEAGE_DIR.name)
         if not named:
             return self.state_directory(job, home)
-        if self.has_lineages_on_hadoop:
-            return f"{named.rstrip('/')}/{job.key}"
-        return Path(unquote(urlsplit(named).path) if SCHEME.match(named) else named).absolute() / job.key
+        place = place_of(named)
+        return f"{place}/{job.key}" if isinstance(place, str) else place.absolute() / job.key
 
     @property
     def has_lineages_on_hadoop(self) -> bool:
         """Whether lineages are at an address of Hadoop's, which is no folder of this machine."""
-        named = self.raw.get(keys.LINEAGE_DIR.name, "")
-        return SCHEME.match(named) is not None and urlsplit(named).scheme != "file"
+        return isinstance(place_of(self.raw.get(keys.LINEAGE_DIR.name, "")), str)
 
     def standby_folder(self, home: Path) -> Path:
         """As `state_folder`, of standby containers."""
