@@ -34,6 +34,7 @@ from grete.spark.referring_settings import for_command_line, resolved
 from grete.spark.refused_settings import refused_settings
 from grete.spark.versions import class_archive
 from grete.spark.worker_python import VARIABLE, application_python, worker_python
+from grete.spark.worker_sockets import make_folder, socket_settings
 
 _log = logging.getLogger("grete.container")
 EXIT_OUT_OF_MEMORY = 3
@@ -193,6 +194,7 @@ def _start_jvm(settings: Mapping[str, str], said: IO[bytes] | None = None) -> No
         SparkContext._ensure_initialized(gateway=gateway, conf=conf)
     except PySparkRuntimeError as error:
         raise could_not_start(settings, error, "" if said is None else _end_of(said)) from error
+    make_folder(settings, SparkContext._jvm)
 
 
 def _end_of(log: IO[bytes]) -> str:
@@ -331,6 +333,7 @@ def _settings(
     os.environ |= worker_python(settings["spark.master"], {**os.environ, **named})
     if given.spark.is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        settings |= socket_settings(settings)
         if kafka_system is not None:
             settings.setdefault(STAGE_ATTEMPTS, "1")
     if given.spark.cores is not None:

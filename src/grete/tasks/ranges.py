@@ -58,11 +58,12 @@ def task_groups(
 ) -> dict[int, TaskGroup]:
     """The tasks of a batch with their ranges, by slot. A slot whose tasks have nothing to do is left out.
 
-    `tasks` lists indexes into `ssps` for each task; None is a task for each SSP. A task's slot is the same in every
-    batch. A broadcast SSP is planned once for every task that reads it.
+    `tasks` lists indexes into `ssps` for each task. A task's slot is the same in every batch. A broadcast SSP is
+    planned once for every task that reads it. None is a task for each SSP, in any slot: all get as much to read.
     """
     ranges = [Range(index, start.next_offsets[ssp], end.next_offsets[ssp]) for index, ssp in enumerate(ssps)]
-    tasks = [(i,) for i in range(len(ranges))] if tasks is None else tasks
+    if tasks is None:
+        return _spread(ranges, slots_at_most)
     slots = min(len(tasks), slots_at_most)
     groups: dict[int, TaskGroup] = {}
     for task, indexes in enumerate(tasks):
@@ -70,3 +71,15 @@ def task_groups(
         if own or end.tick != start.tick:
             groups.setdefault(task * slots // len(tasks), []).append((task, own))
     return groups
+
+
+def _spread(ranges: Sequence[Range], slots_at_most: int) -> dict[int, TaskGroup]:
+    """The longest goes first, each to the slot that has the least: no slot waits long for another."""
+    loads = [0] * slots_at_most
+    groups: dict[int, TaskGroup] = {}
+    for one in sorted(ranges, key=lambda one: one.start - one.end):
+        if one.start < one.end:
+            slot = loads.index(min(loads))
+            loads[slot] += one.end - one.start
+            groups.setdefault(slot, []).append((one.ssp, [one]))
+    return {slot: sorted(group, key=lambda task: task[0]) for slot, group in groups.items()}

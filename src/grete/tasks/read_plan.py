@@ -25,7 +25,7 @@ from grete.tasks.read_order import ReadOrder, ends_of
 class SourceOptions:
     """The inputs of a container: of `system`, of whose `config` there are its own keys, references unresolved.
 
-    `tasks` lists, per task index, indexes into `ssps`; None plans one partition an SSP.
+    `tasks` lists, per task index, indexes into `ssps`; None is a task an SSP, whose slot may be any.
 
     A batch is `max_records` at most, and about `max_bytes` where the system can tell; 0 is no limit.
     `partitions_at_most`: with more tasks than this, several whole tasks share a slot one after another. A task's slot
