@@ -118,6 +118,29 @@ def test_who_is_let_in_no_more_ends_when_another_may_lead() -> None:
         renewal.beat()
 
 
+def test_a_refusal_takes_nothing_from_a_proof_that_was_let_in_since() -> None:
+    """The loop proves its leadership on another thread, between the refused renewal and what follows from it."""
+    renewal, coordination, clock = made()
+    clock.advance(TTL_S * 2)
+    coordination.is_refused = True
+    look = clock.monotonic_s
+
+    def after_the_refusal() -> float:
+        clock.monotonic_s = look  # type: ignore[method-assign] # as it was
+        coordination.is_refused = False
+        assert renewal.prove().valid_until_s > look()
+        return look()
+
+    def renew(leadership: Leadership) -> Leadership | None:
+        if coordination.is_refused:
+            clock.monotonic_s = after_the_refusal  # type: ignore[method-assign] # once
+        return Coordination.renew(coordination, leadership)
+
+    coordination.renew = renew  # type: ignore[method-assign] # of this one
+    assert renewal.tick() is False
+    renewal.beat()
+
+
 def test_a_renewal_that_lengthens_nothing_is_tried_again_soon() -> None:
     renewal, coordination, clock = made()
     coordination.returns_what_it_had = True

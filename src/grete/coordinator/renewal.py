@@ -145,9 +145,15 @@ class Renewal:
         except GreteError as error:
             _log.warning("the leadership was not renewed: %s", error)
             if not error.may_pass and self._clock.monotonic_s() >= before_s + self._every_s:
-                self._lose("not renewed for a lease")  # others may lead, and we shall not be let in again
+                self._give_up(before_s)
             return False
         return self._is_lost or self._leadership.valid_until_s > before_s
+
+    def _give_up(self, valid_until_s: float) -> None:
+        """Others may lead, and we shall not be let in again; unless the loop's own proof was let in just now."""
+        with self._lock:
+            if self._leadership.valid_until_s == valid_until_s:
+                self._lose("not renewed for a lease")
 
     def _run(self) -> None:
         wait_s = self._every_s
