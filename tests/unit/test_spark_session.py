@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from grete.spark.session import context_settings, session_settings
+from grete.spark.session_settings import context_settings, session_settings
 from grete.spark.versions import class_archive
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from grete.spark.session import context_settings, session_settings
+from grete.spark.session_settings import context_settings, session_settings
 from grete.spark.worker_python import worker_python
 
 PROGRAM = worker_python("local[2]", {})["PYSPARK_PYTHON"]

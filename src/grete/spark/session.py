@@ -1,92 +1,39 @@
-"""The Spark session or context of a container: the job's `spark.*` settings over safe defaults that start quickly."""
+"""The Spark session or context of a container: its JVM, started once, with `grete.spark.session_settings`."""
 
 from __future__ import annotations
 
 import logging
 import os
-import re
-import shlex
-import socket
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import IO, Any
 
-import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from grete.config.settings import Settings
-from grete.config.settings.spark import SparkSettings, local_cores
+from grete.config.settings.spark import SparkSettings
 from grete.container.assignment import Assignment
 from grete.errors import GreteError
-from grete.spark.java import quick_starts, rename_without_programs
-from grete.spark.kafka_connector import connector_settings, could_not_start
-from grete.spark.kafka_options import REDACTED_OPTIONS
-from grete.spark.libraries import output_settings
+from grete.spark.java import rename_without_programs
+from grete.spark.kafka_connector import could_not_start
 from grete.spark.referring_settings import for_command_line, resolved
 from grete.spark.refused_settings import refused_settings
-from grete.spark.versions import class_archive
-from grete.spark.worker_python import VARIABLE, application_python, worker_python
-from grete.spark.worker_sockets import make_folder, socket_settings
+from grete.spark.session_settings import PARTITIONS, context_settings, session_settings
+from grete.spark.worker_python import VARIABLE, application_python
+from grete.spark.worker_sockets import make_folder
 
 _log = logging.getLogger("grete.container")
 EXIT_OUT_OF_MEMORY = 3
 """How a JVM ends that has no memory left; one that went on without could do anything."""
-_NOT_FOR_SHARES = {
-    "spark.speculation": "each second attempt at a share of StreamTasks would end the first",
-    "spark.dynamicAllocation.enabled": "a share takes a core for as long as it runs, and an epoch has as many as "
-    "there are cores when it begins; say how many there shall be with spark.executor.instances or spark.cores.max",
-}
-"""Switched off, whatever is configured, and why."""
-STAGE_ATTEMPTS = "spark.stage.maxConsecutiveAttempts"
-_ARCHIVE = "-XX:SharedArchiveFile"
-_WORKER_DAEMON = "grete.spark.worker_daemon"
-_SCHEDULING_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-_DEFAULTS = {
-    "spark.master": "local[*]",
-    "spark.driver.memory": "1g",
-    "spark.ui.enabled": "false",
-    "spark.ui.killEnabled": "false",
-    "spark.master.rest.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.python.worker.reuse": "true",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
-    "spark.sql.execution.arrow.maxBytesPerBatch": str(32 << 20),  # in digits: its workers take no other
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.streaming.minBatchesToRetain": "10",
-    "spark.sql.streaming.stopTimeout": "120s",  # Spark's own default is to wait for ever
-    "spark.sql.redaction.options.regex": REDACTED_OPTIONS,
-    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|sensitive|sas|jaas|credential",
-}
-
-
-_ON_THIS_MACHINE = {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.authenticate": "true",  # with a secret that Spark draws and keeps to itself
-}
-"""Further defaults on a local master."""
-_ON_A_CLUSTER = {
-    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-    "spark.scheduler.maxRegisteredResourcesWaitingTime": "30s",
-}
-"""Further defaults elsewhere: shares, shuffles and the look at executors begin with all that were asked for."""
 _NO_CLUSTER = {"spark.master": "local[1]"}
 _SHOWN_LINES = 12
 _EXECUTORS_S, _QUIET_S, _LOOK_S = 30.0, 1.0, 0.1
-_PYTHON = "spark.pyspark.python"
-"""Read by spark-submit alone, which sets the variable."""
-_PARTITIONS = "spark.sql.shuffle.partitions"
-_MEMORY = re.compile(r"(\d+)([kmgt]?)b?")
-_KIB = {"k": 1, "": 1024, "m": 1024, "g": 1024**2, "t": 1024**3}
-"""KiB of a unit; Spark takes a number without one for MiB."""
 _JVM = threading.Lock()
 """Held while the JVM of a pipeline starts."""
 
@@ -109,8 +56,8 @@ def build_session(
         if not Settings.of(config).job.has_lineages_on_hadoop:
             rename_without_programs(session)
     _await_executors(session.sparkContext, Settings.of(config).spark)
-    if _PARTITIONS not in settings:
-        session.conf.set(_PARTITIONS, str(session.sparkContext.defaultParallelism))
+    if PARTITIONS not in settings:
+        session.conf.set(PARTITIONS, str(session.sparkContext.defaultParallelism))
     return session
 
 
@@ -276,113 +223,5 @@ def executors(context: SparkContext) -> int:
     return len(context._jsc.sc().statusTracker().getExecutorInfos()) - 1
 
 
-def context_settings(app_name: str, config: Mapping[str, str]) -> dict[str, str]:
-    """The settings with which the context of StreamTasks starts; see `_settings`.
-
-    The driver's JVM schedules and touches no record, so unless `spark.driver.extraJavaOptions` is set its code is
-    compiled quickly rather than well. `_NOT_FOR_SHARES` is off, whatever is configured, here or for the cluster.
-    """
-    settings = _settings(app_name, config, None, java=_SCHEDULING_JVM)
-    for key, reason in _NOT_FOR_SHARES.items():
-        if settings.get(key, "false") != "false":
-            _log.warning("%s=%s is ignored: %s", key, settings[key], reason)
-    return settings | dict.fromkeys(_NOT_FOR_SHARES, "false")
-
-
-def session_settings(
-    app_name: str, config: Mapping[str, str], kafka_system: str | None = None
-) -> dict[str, str]:
-    """The settings with which the session of a pipeline starts; see `_settings`.
-
-    Unless `spark.driver.extraJavaOptions` is set, or the environment names another one for every JVM of Spark's, the
-    driver's starts from the archive of its classes, where it was made (`grete.spark.class_archive`). Unless
-    `spark.python.daemon.module` is, its workers on this machine are forked from `grete.spark.worker_daemon`.
-    """
-    archive, is_named = class_archive(), _ARCHIVE in os.environ.get("SPARK_SUBMIT_OPTS", "")
-    java = shlex.quote(f"{_ARCHIVE}={archive}") if archive.exists() and not is_named else ""
-    settings = _settings(app_name, config, kafka_system, java=java)
-    if local_cores(settings["spark.master"]) is not None:
-        settings.setdefault("spark.python.daemon.module", _WORKER_DAEMON)
-    return settings
-
-
 def _log_level(config: Mapping[str, str]) -> str:
     return Settings.of(config).spark.options.get("spark.log.level", "WARN")
-
-
-def _settings(
-    app_name: str, config: Mapping[str, str], kafka_system: str | None, *, java: str
-) -> dict[str, str]:
-    """The settings that Spark starts with. Executors run the interpreter that runs us, so that packages are the same.
-
-    With `kafka_system` there is the connector to Kafka (`grete.spark.kafka_connector`). On a local master Spark then
-    repeats no task, since rows of a first attempt would stay in a transaction (`spark.sinks.kafka_senders`).
-
-    Spark's ports ask who comes: on a local master by itself, elsewhere as the cluster's own configuration says, since
-    all its processes share the secret, and one given here would stand in a command line.
-
-    A shuffle gets as many partitions as there are cores: Spark's default of 200 costs a streaming aggregation over
-    ten keys more in task starts than in work. Where the cluster decides how many cores there are, `build_session`
-    asks it.
-    """
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LAUNCHER_OPTS", _SCHEDULING_JVM)  # it makes a command line, and ends
-    given = Settings.of(config)
-    settings = _DEFAULTS | _where(given.spark) | given.spark.options | {"spark.app.name": app_name}
-    named = {VARIABLE: settings[_PYTHON]} if _PYTHON in settings else {}
-    os.environ |= worker_python(settings["spark.master"], {**os.environ, **named})
-    if given.spark.is_local:
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        settings |= socket_settings(settings)
-        if kafka_system is not None:
-            settings.setdefault(STAGE_ATTEMPTS, "1")
-    if given.spark.cores is not None:
-        settings.setdefault(_PARTITIONS, str(given.spark.cores))
-    if kafka_system is not None:
-        settings |= connector_settings(
-            settings,
-            given.system(kafka_system).connector_jars,
-            spark_version=pyspark.__version__,
-            spark_jars=_spark_jars(),
-        )
-    settings |= output_settings(given, settings, _spark_jars())
-    settings.setdefault("spark.driver.maxResultSize", _most_results(settings["spark.driver.memory"]))
-    java = quick_starts(settings.get("spark.driver.extraJavaOptions", java), os.environ, _spark_jars().parent)
-    settings["spark.driver.extraJavaOptions"] = f"{java} -XX:+ExitOnOutOfMemoryError".strip()
-    return settings
-
-
-def _most_results(memory: str) -> str:
-    """Half of the driver's memory, a gigabyte at most. Spark says what was too large, a full heap does not."""
-    found = _MEMORY.fullmatch(memory.strip().lower())
-    return "1g" if found is None else f"{max(1, min(1024, int(found[1]) * _KIB[found[2]] // 2048))}m"
-
-
-def _where(spark: SparkSettings) -> dict[str, str]:
-    """Defaults that depend on where executors are."""
-    if spark.is_local:
-        return _ON_THIS_MACHINE
-    host = _address_towards(spark.master)
-    return _ON_A_CLUSTER if host is None else {**_ON_A_CLUSTER, "spark.driver.host": host}
-
-
-def _address_towards(master: str) -> str | None:
-    """The address of this machine on the way to the master, by which executors beside it reach us; None if unknown.
-
-    What the machine's own name resolves to, which Spark would take, is often a loopback address, or none at all.
-    """
-    found = re.search(r"://\[?([^/,\]]+?)\]?:(\d+)", master.removeprefix("k8s://"))
-    if found is None:
-        return None
-    with suppress(OSError):
-        kind, _, _, _, address = socket.getaddrinfo(found[1], int(found[2]), type=socket.SOCK_DGRAM)[0]
-        with socket.socket(kind, socket.SOCK_DGRAM) as towards:
-            towards.connect(address)  # sends nothing
-            own: str = towards.getsockname()[0]
-            return own
-    return None
-
-
-def _spark_jars() -> Path:
-    """Where Spark's own jars are."""
-    return Path(os.environ.get("SPARK_HOME", Path(pyspark.__file__).parent)) / "jars"
