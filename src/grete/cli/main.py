@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
+from grete.cli.samza_scripts import in_our_words
 from grete.errors import ConfigError, GreteError, MissingExtra, bullet_list
 from grete.text_logs import printable
 
@@ -80,6 +81,10 @@ def _wanted(arguments: Sequence[str]) -> str | None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code. Errors of ours and of the machine are one message, no traceback."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        given = in_our_words(given)
+    except ConfigError as error:
+        return _fail(str(error), error.exit_code, debug=False)
     parser = _parser(_wanted(given))
     options = parser.parse_args(given)
     if options.version:
