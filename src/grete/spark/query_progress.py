@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from grete.spark.late_rows import LateRows, dropped_rows
 from grete.wire.metric_values import Count, Durations, Level, Metrics, MetricValue
 
 if TYPE_CHECKING:
@@ -22,10 +23,14 @@ _EXECUTED = "addBatch"
 
 
 class ProgressReader:
-    """Reads the reports of one query, each once. `sources` are its sources by name, empty for one without."""
+    """Reads the reports of one query, each once, and warns of rows that were dropped as late.
+
+    `sources` are its sources by name, empty for one without.
+    """
 
     def __init__(self, sources: Sequence[str]) -> None:
         self._sources = sources
+        self._late = LateRows()
         self._seen = ""
 
     def new(self, query: StreamingQuery) -> Iterator[Metrics]:
@@ -43,8 +48,9 @@ class ProgressReader:
                 break
             found.append(reports[place].json())
         self._seen = last.timestamp()
-        for text in reversed(found):
-            yield metrics_of(orjson.loads(text), self._sources)
+        for report in map(orjson.loads, reversed(found)):
+            self._late.note(report)
+            yield metrics_of(report, self._sources)
 
 
 def metrics_of(report: Mapping[str, Any], sources: Sequence[str]) -> Metrics:
@@ -66,8 +72,7 @@ def metrics_of(report: Mapping[str, Any], sources: Sequence[str]) -> Metrics:
         query["watermark-ms"] = Level(round(datetime.fromisoformat(watermark).timestamp() * 1000))
     operators = report.get("stateOperators", ())
     if operators:
-        dropped = sum(int(one.get("numRowsDroppedByWatermark", 0)) for one in operators)
-        query["late-rows-dropped"] = Count(dropped)
+        query["late-rows-dropped"] = Count(dropped_rows(report))
     found["spark.query"] = query
     for number, operator in enumerate(operators):
         found[f"spark.operator.{number}.{operator.get('operatorName', '')}"] = _operator(operator)
