@@ -25,5 +25,5 @@ def log_to_stderr(level: int | str) -> None:
     """Log from here on as every process of a job does; nothing where logging is set up."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter(_FORMAT))
-    logging.basicConfig(level=level, handlers=[handler])
+    logging.basicConfig(level=level.upper() if isinstance(level, str) else level, handlers=[handler])
     logging.getLogger("httpx").setLevel(logging.WARNING)  # else each request has a line

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+
+from grete.testing.waiting import patient
 
 pytestmark = pytest.mark.spark
 
@@ -47,3 +52,37 @@ def test_workers_have_their_imports_from_their_parent_which_had_no_thread_of_its
     assert found.sockets == spark.conf.get("spark.python.unix.domain.socket.dir")
     assert Path(found.sockets).stat().st_mode & 0o077 == 0, "who can connect to a worker has it run anything"
     assert any(Path(found.sockets).iterdir()), "the socket of the process that workers are forked from"
+
+
+BESIDE = """
+import sys
+from pyspark.sql import SparkSession
+
+from grete.spark.session import build_context, build_session
+
+def same(batches):
+    yield from batches
+
+SparkSession.builder.master("local[1]").getOrCreate().stop()
+context = build_context("tasks", {"spark.master": "local[2]"})
+assert context.parallelize([1, 2]).map(lambda one: one + 1).sum() == 5
+context.stop()
+spark = build_session("pipeline", {"spark.master": "local[2]"})
+print(spark.range(3).mapInArrow(same, "id long").count())
+spark.stop()
+"""
+
+
+def test_a_program_that_has_had_a_session_of_its_own_runs_jobs_in_its_jvm(tmp_path: Path) -> None:
+    """Its JVM knows nothing of what ours are started with: no folder for sockets, no name of an interpreter."""
+    (tmp_path / "beside.py").write_text(BESIDE)
+    own = {key: value for key, value in os.environ.items() if not key.startswith(("GRETE_WORKER", "PYSPARK"))}
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "beside.py")],
+        env=own,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=patient(120),
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "3"), done.stderr

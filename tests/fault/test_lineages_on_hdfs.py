@@ -156,6 +156,39 @@ def test_a_driver_that_was_paused_in_a_batch_and_wakes_beside_its_successor_chan
     assert counts(job) == {f"key{key}": list(range(10, 71, 10)) for key in range(KEYS)}
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_node_that_is_away_while_a_job_runs_is_waited_for(
+    job: ClusterJob, hdfs: HdfsCluster, number: int
+) -> None:
+    """The NameNode, or the only DataNode: for half a minute nothing of a batch can be written."""
+    job.config |= {"spark.master": "local[2]"}
+    job.until_drained = False
+    job.fill(300, keys=KEYS)
+    running = job.start()
+
+    def reached(each: int) -> bool:
+        found = counts(job)
+        return len(found) == KEYS and all(records[-1:] == [each] for records in found.values())
+
+    try:
+        eventually(lambda: reached(30), "the first counts", within_s=120, context=job.log)
+        hdfs.kill(number)
+        job.fill(200, keys=KEYS, first=300)
+        time.sleep(30)
+        hdfs.ensure_running()
+        job.fill(100, keys=KEYS, first=500)
+        eventually(lambda: reached(60), "the counts of all", within_s=240, context=job.log)
+    finally:
+        hdfs.ensure_running()
+        running.send_signal(signal.SIGTERM)
+        said, _ = running.communicate(timeout=patient(120))
+    assert running.returncode == 0, said + job.log()
+    for key, records in counts(job).items():
+        assert records == sorted(set(records)), f"{key}: each count once, and none taken back"  # type: ignore[type-var]
+    assert "starting lineage" not in job.log().partition("starting lineage")[2], "its state was not given up"
+
+
 def is_container(pid: int) -> bool:
     with suppress(OSError):
         return b"grete.spark.container" in Path(f"/proc/{pid}/cmdline").read_bytes()

@@ -139,6 +139,7 @@ def test_records_behind_a_batch_that_its_topic_refused_say_why_they_were_not_wri
     deadline_s = time.monotonic() + patient(60.0)
     with closing(Job(kafka.bootstrap, tmp_path, partitions=1)) as job:
         set_largest(kafka, job.input, 20_000)
+        eventually(lambda: is_refused(kafka, job.input, 30_000), "the limit, which a broker learns of later")
         producer = TransactionalProducer(
             lambda: transaction_producer(connection, f"refused-{job.mark}", 60.0), SystemClock()
         )
@@ -153,6 +154,15 @@ def test_records_behind_a_batch_that_its_topic_refused_say_why_they_were_not_wri
             producer.produce(job.input, 0, b"key", b"after it")
         producer.abort(deadline_s)
         assert producer.is_open
+
+
+def is_refused(kafka: KafkaCluster, topic: str, size: int) -> bool:
+    """Whether the broker refuses a message of this size; one that it takes is in the topic."""
+    errors: list[object] = []
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer.produce(topic, bytes(size), on_delivery=lambda error, _: errors.append(error))
+    producer.flush(30)
+    return errors[0] is not None
 
 
 def set_largest(kafka: KafkaCluster, topic: str, size: int) -> None:

@@ -188,6 +188,12 @@ def test_offsets_of_sources_of_sparks_own_are_shown_as_spark_wrote_them(job: Pat
         "tasknames.Partition 1.systems.local.streams.in.partitions.1 = 2",
         '# Partition 1: Spark\'s own source 1 of the plan ended at {"logOffset":3}',
     ]
+    commit_with_foreign_sources()
+    (log / "5").write_text('v1\n{"batchWatermarkMs":0}\n{"tick":5,"next":{}}\n-')
+    assert main(["checkpoint", "show", "--task", "Partition 1", "-o", "json"]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["Partition 1"]["foreign_offsets"] == {}, "a source that has no offset yet"
+    assert not captured.err
 
 
 def commit_with_foreign_sources(**config: str) -> None:
@@ -200,6 +206,16 @@ def commit_with_foreign_sources(**config: str) -> None:
         with handle.commit_system() as system:
             log = system.checkpoint_log(handle.checkpoint_log_name)
             log.append(commit_entries({TaskName("Partition 1"): commit}, grouper=GROUPER))
+
+
+@pytest.mark.parametrize("action", ["show", "export"])
+def test_a_task_that_is_not_there_has_no_checkpoint_to_be_shown(
+    job: Path, capsys: Output, action: str
+) -> None:
+    assert main(["checkpoint", action, "--task", "Partition 0", "--task", "Partition 9"]) == 1
+    shown = capsys.readouterr()
+    assert not shown.out
+    assert "has no task 'Partition 9'; it has Partition 0, Partition 1" in shown.err
 
 
 def test_where_offsets_of_sources_of_sparks_own_are_is_said_when_they_are_not_known_here(

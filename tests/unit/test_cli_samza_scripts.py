@@ -59,6 +59,11 @@ def test_checkpoints_are_shown_by_the_name_of_samzas_tool(job: Path, capsys: Out
             ["kill-yarn-job.sh", "application_1_2"],
             "grete stop ends a job in order, grete deploy kill at once",
         ),
+        (
+            ["run-app.sh", "--operation=kill", FILE, "--config", "job.id=2"],
+            "--config job.id=...: a key is overridden by run alone",
+        ),
+        (["checkpoint-tool.sh", FILE, "--config=job.id=2"], "name a job that ran before by --job NAME:ID"),
         (["run-app.sh", "--operation=pause"], "--operation=pause: it can be run, kill, status"),
         (
             ["checkpoint-tool.sh", "--config-factory=my.Factory"],

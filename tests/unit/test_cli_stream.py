@@ -49,8 +49,11 @@ def test_create_says_what_was_created_and_what_was_there_already(home: Path, cap
     for _ in range(2):
         assert main(["stream", "create", "local.other", "-o", "json"]) == 0
         documents.append(json.loads(capsys.readouterr().out))
-    shape = {"stream": "local.other", "partitions": 1, "compacted": False}
-    assert documents == [{**shape, "created": True}, {**shape, "created": False}]
+    shape = {"stream": "local.other", "partitions": 1}
+    assert documents == [
+        {**shape, "compacted": False, "created": True},
+        {**shape, "compacted": None, "created": False},
+    ]
 
 
 def test_append_takes_key_value_partition_and_time(home: Path, stream: str, capsys: Output) -> None:

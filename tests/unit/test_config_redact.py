@@ -72,6 +72,7 @@ def test_a_reference_is_shown() -> None:
     [
         ("jdbc:postgresql://joe:pw@db:5432/x", f"jdbc:postgresql://{MASK}@db:5432/x"),
         ("jdbc:oracle:thin:scott/tiger@//db:1521/x", f"jdbc:oracle:thin:{MASK}@//db:1521/x"),
+        ("jdbc:oracle:thin:scott/ti@ger@//db:1521/x", f"jdbc:oracle:thin:{MASK}@//db:1521/x"),
         ("https://host/path@v2", "https://host/path@v2"),
         ("AccountName=a;AccountKey=Zm9v+/8=;End=1", f"AccountName=a;AccountKey={MASK};End=1"),
         ('required username="u" password="p w";', f'required username="u" password={MASK};'),

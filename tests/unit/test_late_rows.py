@@ -28,8 +28,16 @@ def test_the_first_are_said_at_once_and_more_every_ten_minutes(caplog: pytest.Lo
     for batch, after_s in ((3, 0.0), (4, 60.0), (5, 500.0), (6, 100.0), (7, 900.0)):
         now[0] += after_s
         late.note(report(batch, 2, 1) if batch != 7 else report(batch, 0))
+    late.say()
+    late.note(report(8, 4))
+    late.say()
+    late.say()
     said = [
         message.partition(" rows as late, older than the watermark (2026-11-22")[0]
         for message in caplog.messages
     ]
-    assert said == ["batch 3: Spark has dropped 3", "batch 6: Spark has dropped 9"]
+    assert said == [
+        "batch 3: Spark has dropped 3",
+        "batch 6: Spark has dropped 9",
+        "batch 8: Spark has dropped 4",
+    ]

@@ -97,4 +97,4 @@ def test_a_copy_that_is_no_good_is_named(tmp_path: Path, caplog: pytest.LogCaptu
     (tmp_path / "one.db").write_bytes(b"this is no database, and it is long enough to be seen as one" * 20)
     assert [read for read, _ in restored(tmp_path / "one.db", 3, iter([0.0, 0.1]))] == [3]
     (message,) = caplog.messages
-    assert message.startswith(f"{NAME} is built anew from its changelog: its copy here is no good: ")
+    assert message.startswith(f"{NAME} is made anew, since its copy here is no good: ")

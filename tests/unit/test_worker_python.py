@@ -51,6 +51,12 @@ def test_another_interpreter_spark_or_machine_is_left_as_it_is(
     assert worker_python(master, environment)["PYSPARK_PYTHON"] == named
 
 
+def test_a_jvm_that_was_there_before_has_no_variable_for_the_program() -> None:
+    assert worker_python("local", {}, has_jvm=True) == {"PYSPARK_PYTHON": sys.executable}
+    ours = worker_python("local", {})
+    assert worker_python("local", ours, has_jvm=True) == ours
+
+
 def test_workers_of_pipelines_on_this_machine_are_forked_from_a_process_that_has_their_imports() -> None:
     daemon = "grete.spark.worker_daemon"
     assert session_settings("job", {"spark.master": "local[2]"})[DAEMON] == daemon

@@ -27,7 +27,7 @@ from grete.model.ids import TaskName
 from grete.text_logs import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from grete.migration.take_over import TakeOver
     from grete.operations import JobHandle
@@ -116,7 +116,9 @@ def _checkpoints(
     """
     try:
         with opened_job(options) as handle:
-            commits = {task: c for task, c in handle.checkpoints().items() if _chosen(options, task)}
+            known = handle.checkpoints()
+            _check_tasks(options, handle, known)
+            commits = {task: c for task, c in known.items() if _chosen(options, task)}
             return commits, _foreign(handle, commits) if with_foreign else {}
     except JobNotFound as error:
         if not options.config:
@@ -130,6 +132,15 @@ def _checkpoints(
                 warn(f"{note.key}: {note.says}; {note.way_out}")
         tasks = [task for task in found.tasks if task.checkpoint and _chosen(options, task.task)]
         return {task.task: TaskCommit(task.checkpoint) for task in tasks}, {}
+
+
+def _check_tasks(options: argparse.Namespace, handle: JobHandle, known: Collection[TaskName]) -> None:
+    from grete.operations.job_handle import no_such_task
+
+    tasks = {*known, *handle.assignments()}
+    for task in options.task:
+        if task not in tasks:
+            raise no_such_task(handle.job, task, tasks)
 
 
 def _foreign(handle: JobHandle, commits: Mapping[TaskName, TaskCommit]) -> ForeignOffsets:

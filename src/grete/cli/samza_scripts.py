@@ -57,19 +57,19 @@ def _app(rest: list[str]) -> list[str]:
             kept += words
     if operation not in _OPERATIONS:
         raise ConfigError(f"--operation={operation}: it can be {', '.join(_OPERATIONS)}")
-    return [_OPERATIONS[operation], *(_overrides(kept) if operation == "run" else kept)]
+    return [_OPERATIONS[operation], *(_overrides(kept) if operation == "run" else _without_overrides(kept))]
 
 
 def _checkpoint_tool(rest: list[str]) -> list[str]:
     writes = any(flag == _NEW_OFFSETS for flag, _, _ in _flags(rest))
-    return ["checkpoint", "overwrite" if writes else "show", *rest]
+    return ["checkpoint", "overwrite" if writes else "show", *_without_overrides(rest)]
 
 
 _SCRIPTS: dict[str, Callable[[list[str]], list[str]]] = {
     "run-app": _app,
     "run-job": _app,
     "checkpoint-tool": _checkpoint_tool,
-    "run-coordinator-stream-writer": lambda rest: ["stream", "write", *rest],
+    "run-coordinator-stream-writer": lambda rest: ["stream", "write", *_without_overrides(rest)],
 }
 
 
@@ -103,7 +103,20 @@ def _overrides(words: Sequence[str]) -> list[str]:
     """`--config key=value`, which overrides a key in Samza, as `--set key=value`."""
     kept: list[str] = []
     for flag, value, said in _flags(words):
-        key, equals, _ = value.partition("=")
-        is_key = flag == "--config" and equals and "/" not in key and not key.startswith(_LOADER)
-        kept += ["--set", value] if is_key else said
+        kept += ["--set", value] if _is_override(flag, value) else said
     return kept
+
+
+def _without_overrides(words: list[str]) -> list[str]:
+    for flag, value, _ in _flags(words):
+        if _is_override(flag, value):
+            raise ConfigError(
+                f"--config {value.partition('=')[0]}=...: a key is overridden by run alone. Write it into the file, "
+                "or name a job that ran before by --job NAME:ID instead of --config"
+            )
+    return words
+
+
+def _is_override(flag: str, value: str) -> bool:
+    key, equals, _ = value.partition("=")
+    return flag == "--config" and bool(equals) and "/" not in key and not key.startswith(_LOADER)

@@ -108,11 +108,12 @@ def _create(options: argparse.Namespace) -> int:
         is_new = not _exists(system, name.stream)
         system.create_stream(spec)
     if options.output == "json":
-        shape = {"partitions": spec.partitions, "compacted": spec.compacted}
+        # of one that is there its partitions are known to be so many, and no more
+        shape = {"partitions": spec.partitions, "compacted": spec.compacted if is_new else None}
         print_json({"stream": str(name), **shape, "created": is_new})
         return 0
     partitions = f"{spec.partitions:,} partition{'' if spec.partitions == 1 else 's'}"
-    compacted = ", compacted" if spec.compacted else ""
+    compacted = ", compacted" if spec.compacted and is_new else ""
     print(f"{name}: {'created' if is_new else 'is there already'} with {partitions}{compacted}")
     return 0
 

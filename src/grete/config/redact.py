@@ -28,7 +28,7 @@ _NO_SECRET = re.compile(
 _URL_USERINFO = re.compile(r"(?<![A-Za-z0-9+.-])(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,30}://)[^/\s]{1,1024}@")
 _URL_PASSWORD = re.compile(r"://[^/\s:@?#]{0,256}:(?P<value>[^/\s?#]{1,1024})@")
 _ORACLE_LOGIN = re.compile(
-    r"(?P<scheme>jdbc:oracle:[a-z0-9]{1,20}:)[^/\s@]{1,256}/(?P<value>[^\s@]{1,256})@", re.IGNORECASE
+    r"(?P<scheme>jdbc:oracle:[a-z0-9]{1,20}:)[^/\s@]{1,256}/(?P<value>[^\s]{1,256})@", re.IGNORECASE
 )
 _ORACLE = "jdbc:oracle:"
 _ASSIGNED = re.compile(

@@ -207,7 +207,7 @@ class ProcessLauncher(Launcher):
         failure = report.failure if report is not None and report == code else None
         if failure is not None:
             return ContainerExit(id_, epoch, code, str(failure), failure.place)
-        if report is None and code in (ExitCode.OK, ExitCode.STOPPED):
+        if code in (ExitCode.OK, ExitCode.STOPPED) and (report is None or int(report) != code):
             # as `os._exit(0)` of a function, or a library's exit: a job was called done that had read nothing
             return ContainerExit(id_, epoch, ExitCode.FAILED, _ended_by_others(code))
         return ContainerExit(id_, epoch, code, _without_report(code))

@@ -38,10 +38,10 @@ def foreign_of_tasks(
     root = open_location(place, LINEAGE_DIR.name, handle.settings, on_asking)
 
     @cache  # the tasks of a container end their batches together
-    def of_batch(container: ContainerId, lineage: str, batch: int) -> dict[str, str]:
+    def of_batch(container: ContainerId, lineage: str, batch: int) -> dict[str, str] | None:
         return foreign_offsets(root / f"container-{container}" / "lineages", lineage, batch)
 
     found = {
         task: of_batch(containers[task], commit.lineage, commit.batch_id) for task, commit in asked.items()
     }
-    return {task: offsets for task, offsets in found.items() if offsets}
+    return {task: offsets for task, offsets in found.items() if offsets is not None}

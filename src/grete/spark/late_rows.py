@@ -14,27 +14,34 @@ _EVERY_S = 600.0
 
 
 class LateRows:
-    """Says at once that rows were dropped, and then at most every ten minutes how many more were."""
+    """Says at once that rows were dropped, then every ten minutes at most, and at the end, how many more were."""
 
     def __init__(self, now_s: Callable[[], float] = _CLOCK.monotonic_s) -> None:
         self._now_s = now_s
         self._dropped = 0
         self._next_s = 0.0
+        self._batch: object = "?"
+        self._watermark = "unknown"
 
     def note(self, report: Mapping[str, Any]) -> None:
         """Take note of a report of Spark's."""
         self._dropped += dropped_rows(report)
-        now_s = self._now_s()
-        if not self._dropped or now_s < self._next_s:
+        self._batch = report.get("batchId", self._batch)
+        self._watermark = report.get("eventTime", {}).get("watermark", self._watermark)
+        if self._now_s() >= self._next_s:
+            self.say()
+
+    def say(self) -> None:
+        """Say what was not said yet, as at the end of a query."""
+        if not self._dropped:
             return
-        watermark = report.get("eventTime", {}).get("watermark", "unknown")
         _log.warning(
             "batch %s: Spark has dropped %d rows as late, older than the watermark (%s now); rows that were "
             "aggregated before count as one. A longer delay in withWatermark takes later rows, and keeps more state; "
             "a backlog in which some partitions are older than others is read in the order of offsets, not of time",
-            *(report.get("batchId", "?"), self._dropped, watermark),
+            *(self._batch, self._dropped, self._watermark),
         )
-        self._dropped, self._next_s = 0, now_s + _EVERY_S
+        self._dropped, self._next_s = 0, self._now_s() + _EVERY_S
 
 
 def dropped_rows(report: Mapping[str, Any]) -> int:

@@ -161,10 +161,11 @@ class LineageDirectory(Lineages):
             os.close(self._locks.pop())
 
 
-def foreign_offsets(place: Location, lineage: str, batch: int) -> dict[str, str]:
+def foreign_offsets(place: Location, lineage: str, batch: int) -> dict[str, str] | None:
     """Where a batch ended of sources that are not grete's, as Spark wrote it, by their number in the plan.
 
-    Empty without such sources, and where the lineage's files are not, as on another machine.
+    Empty without such sources, and while they have no offset; None where the lineage's files are not, as on another
+    machine.
 
     Raises:
         SparkLogUnreadable: Spark's offset log is damaged.
@@ -172,7 +173,7 @@ def foreign_offsets(place: Location, lineage: str, batch: int) -> dict[str, str]
     """
     known, checkpoint = _current(place), place / lineage / "spark"
     if known is None or known.id != lineage or batch not in batches(checkpoint / "offsets"):
-        return {}
+        return None
     ends = read_planned(checkpoint, batch).ends
     return {
         number: end.decode("utf-8", "replace")

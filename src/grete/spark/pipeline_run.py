@@ -184,6 +184,8 @@ class PipelineRun:
             except JobError as error:
                 explain_data_loss(error, batches.position, started.systems)
                 raise
+            finally:
+                progress.close()
 
     def plan(self) -> BuiltPlan:
         """What would run, checked. Nothing is begun.

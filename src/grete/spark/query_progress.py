@@ -52,6 +52,10 @@ class ProgressReader:
             self._late.note(report)
             yield metrics_of(report, self._sources)
 
+    def close(self) -> None:
+        """The query has ended: nothing is left unsaid."""
+        self._late.say()
+
 
 def metrics_of(report: Mapping[str, Any], sources: Sequence[str]) -> Metrics:
     """The metrics of one report: counters are additions, gauges what is now.

@@ -47,6 +47,7 @@ def build_session(
         ConfigError, JobError: see `connector_settings`, `could_not_start` and `refused_settings`.
     """
     settings = _jvm_started(app_name, config, kafka_system)
+    make_folder(settings, SparkContext._jvm)
     builder = SparkSession.builder
     for key, value in resolved(settings).items():
         builder = builder.config(key, value)
@@ -141,7 +142,6 @@ def _start_jvm(settings: Mapping[str, str], said: IO[bytes] | None = None) -> No
         SparkContext._ensure_initialized(gateway=gateway, conf=conf)
     except PySparkRuntimeError as error:
         raise could_not_start(settings, error, "" if said is None else _end_of(said)) from error
-    make_folder(settings, SparkContext._jvm)
 
 
 def _end_of(log: IO[bytes]) -> str:
@@ -155,6 +155,7 @@ def _context(settings: Mapping[str, str], given: SparkSettings) -> SparkContext:
     Raises:
         ConfigError: see `resolved` and `refused_settings`.
     """
+    make_folder(settings, SparkContext._jvm)
     with refused_settings(given.options):
         return SparkContext.getOrCreate(SparkConf().setAll(list(resolved(settings).items())))
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pyspark
+from pyspark import SparkContext
 
 from grete.config.settings import Settings
 from grete.config.settings.spark import SparkSettings, local_cores
@@ -121,7 +122,8 @@ def _settings(
     given = Settings.of(config)
     settings = _DEFAULTS | _where(given.spark) | given.spark.options | {"spark.app.name": app_name}
     named = {VARIABLE: settings[_PYTHON]} if _PYTHON in settings else {}
-    os.environ |= worker_python(settings["spark.master"], {**os.environ, **named})
+    has_jvm = SparkContext._gateway is not None
+    os.environ |= worker_python(settings["spark.master"], {**os.environ, **named}, has_jvm=has_jvm)
     if given.spark.is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings |= socket_settings(settings)

@@ -27,17 +27,19 @@ _PROGRAM = Path(__file__).with_name("worker_python.sh")
 _INTERPRETER = "GRETE_WORKER_PYTHON"
 
 
-def worker_python(master: str, environment: Mapping[str, str]) -> dict[str, str]:
+def worker_python(master: str, environment: Mapping[str, str], *, has_jvm: bool = False) -> dict[str, str]:
     """The variables of the driver's process that name it: the program beside this file, else the driver's own.
 
-    Of another interpreter, Spark or machine nothing is known, so what they say stays.
+    Of another interpreter, Spark or machine nothing is known, so what they say stays. Nor has a JVM that somebody has
+    started before (`has_jvm`) the variable that the program reads.
     """
     installed = Path(pyspark.__file__).parent
     named = environment.get(VARIABLE, sys.executable)
     if Path(named).name == _PROGRAM.name:  # what a process above has set for workers of its own
         named = sys.executable
     is_own = Path(environment.get("SPARK_HOME", installed)) == installed and named == sys.executable
-    if local_cores(master) is not None and is_own and os.access(_PROGRAM, os.X_OK):
+    is_told = not has_jvm or _INTERPRETER in environment
+    if local_cores(master) is not None and is_own and is_told and os.access(_PROGRAM, os.X_OK):
         return {VARIABLE: str(_PROGRAM), _INTERPRETER: sys.executable}
     return {VARIABLE: named}
 

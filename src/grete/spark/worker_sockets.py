@@ -31,15 +31,18 @@ def socket_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def make_folder(settings: Mapping[str, str], jvm: Any) -> None:
-    """Make the folder that `socket_settings` has named, before any process needs it; the JVM removes it at its end.
+    """Make the folder that `socket_settings` has named, before a context begins, in whoever's JVM.
+
+    The JVM removes it at its end, unless that is a kill.
 
     Raises:
         OSError: it cannot be made.
     """
     folder = _folder()
-    if folder is None or settings.get(_FOLDER) != str(folder) or folder.exists():
+    if folder is None or settings.get(_FOLDER) != str(folder):
         return
-    folder.mkdir(mode=0o700)
+    if not folder.exists():  # nobody else knows its name
+        folder.mkdir(mode=0o700)
     jvm.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(jvm.java.io.File(str(folder)))
 
 

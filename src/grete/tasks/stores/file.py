@@ -56,6 +56,8 @@ _CHUNK = 4096
 _NOTE_TIME_MS = 600_000
 """How often a copy that nothing changes is said to be good still: a write each time."""
 _BUSY_TIMEOUT_MS = 5_000
+_WRONG_ROW = "a row fails its checksum"
+"""Without its key, which is the application's and would stand in logs."""
 _REBUILD_ATTEMPTS = 5
 """A changelog may be compacted while it is read; that takes a second or two, and then nothing for a while."""
 
@@ -135,10 +137,10 @@ class StoreFile:
                 raise DamagedStore(f"filled from {changelog}")
             for key, value, checksum in connection.execute("SELECT k, v, c FROM kv"):
                 if _checksum(key, value) != checksum:
-                    raise DamagedStore(f"key {key!r}")
-        except (*DAMAGE, TypeError, ValueError):
+                    raise DamagedStore(_WRONG_ROW)
+        except (*DAMAGE, TypeError, ValueError) as error:
             connection.close(True)
-            raise DamagedStore(f"{self._path} is damaged, or another store's") from None
+            raise DamagedStore(f"{self._path}: {error}") from error
         except apsw.Error:
             connection.close(True)
             raise
@@ -302,7 +304,7 @@ class StoreFile:
             return None
         value, checksum = row
         if _checksum(key, value) != checksum:
-            raise DamagedStore(f"{self._path}: key {key!r} fails its checksum")
+            raise DamagedStore(f"{self._path}: {_WRONG_ROW}")
         return bytes(value)
 
     def scan(self, first: bytes | None, last: bytes | None) -> Iterator[tuple[bytes, bytes]]:
@@ -329,7 +331,7 @@ class StoreFile:
         rows = self._connection.execute(f"{sql} ORDER BY k LIMIT {_CHUNK}", arguments).fetchall()
         for key, value, checksum in rows:
             if _checksum(key, value) != checksum:
-                raise DamagedStore(f"{self._path}: key {key!r} fails its checksum")
+                raise DamagedStore(f"{self._path}: {_WRONG_ROW}")
         return [(key, value) for key, value, _ in rows]
 
 

@@ -33,8 +33,8 @@ class Restoring:
         self._on_restored = on_restored
 
     def begins_anew(self, why: Exception) -> None:
-        """The copy on this machine cannot be used: the store is built from its changelog's start."""
-        _log.info("%s is built anew from its changelog: its copy here is no good: %s", self._store, why)
+        """The copy on this machine cannot be used, and another one takes its place."""
+        _log.info("%s is made anew, since its copy here is no good: %s", self._store, why)
 
     @contextmanager
     def noted(self, changes: Iterable[T], start: int, end: int) -> Iterator[Iterator[T]]:
