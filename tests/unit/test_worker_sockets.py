@@ -13,7 +13,7 @@ import pytest
 
 from grete.spark import worker_sockets
 from grete.spark.session_settings import context_settings, session_settings
-from grete.spark.worker_sockets import make_folder, socket_settings
+from grete.spark.worker_sockets import make_folder, remove_folder, socket_settings
 
 ENABLED, FOLDER = "spark.python.unix.domain.socket.enabled", "spark.python.unix.domain.socket.dir"
 
@@ -60,7 +60,10 @@ def test_the_folder_is_ours_alone_and_the_jvm_removes_it(tmp_path: Path) -> None
         assert folder.stat().st_uid == os.getuid()
         assert {*jvm.removed} == {str(folder)}
     finally:
-        folder.rmdir()
+        (folder / ".socket").touch()
+        remove_folder()
+    assert not folder.exists()
+    remove_folder()
     make_folder({FOLDER: str(tmp_path / "theirs")}, jvm)
     make_folder({}, jvm)
     assert not list(tmp_path.iterdir())

@@ -23,6 +23,7 @@ from grete.errors import GreteError, MissingExtra
 from grete.exit_report import run_and_report
 from grete.model.ending import ContainerEnd
 from grete.spark.versions import check_installed
+from grete.spark.worker_sockets import remove_folder
 from grete.text_logs import log_to_stderr
 from grete.wire.container_protocol import ContainerEnvironment
 
@@ -92,7 +93,10 @@ def main() -> int:
     """The process launcher's entry."""
     log_to_stderr(os.environ.get("GRETE_LOG_LEVEL", "INFO"))
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    return run_container(os.environ, stop_on_signals())
+    try:
+        return run_container(os.environ, stop_on_signals())
+    finally:
+        remove_folder()  # who runs us ends the process without its exit handlers
 
 
 if __name__ == "__main__":

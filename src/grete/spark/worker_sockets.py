@@ -9,7 +9,9 @@ Spark asks nobody for a secret on such a socket, so its folder lets nobody else 
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import tempfile
 import uuid
 from collections.abc import Mapping
@@ -33,7 +35,7 @@ def socket_settings(settings: Mapping[str, str]) -> dict[str, str]:
 def make_folder(settings: Mapping[str, str], jvm: Any) -> None:
     """Make the folder that `socket_settings` has named, before a context begins, in whoever's JVM.
 
-    The JVM removes it at its end, unless that is a kill.
+    The JVM removes it at its end, and so does this process: one of the two may be killed.
 
     Raises:
         OSError: it cannot be made.
@@ -43,7 +45,14 @@ def make_folder(settings: Mapping[str, str], jvm: Any) -> None:
         return
     if not folder.exists():  # nobody else knows its name
         folder.mkdir(mode=0o700)
+        atexit.register(remove_folder)
     jvm.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(jvm.java.io.File(str(folder)))
+
+
+def remove_folder() -> None:
+    """Nobody in this process needs it any more."""
+    if (folder := _folder()) is not None:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @cache
