@@ -84,6 +84,8 @@ def coordinate(options: RunOptions, signals: Requests, on_view: Callable[[View],
                     )
                 elif led is None or _is_succeeded(error, options):
                     raise
+                else:
+                    _log.warning("no coordinator has followed that of epoch %d yet: %s", led.epoch, error)
                 cause = error
         is_to_end, stops_job = signals.wait(pause_s), signals.again()
         if stops_job and isinstance(cause, LeadershipLost):

@@ -50,6 +50,11 @@ class KafkaClients(KafkaConnection):
         """For the offsets of a group without members. They wait for open transactions of theirs."""
         return self._consumer({"group.id": name})
 
+    def impatient_group(self, name: str) -> Consumer:
+        """The same, as they are without open transactions; nothing is asked for yet."""
+        doing = f"making a consumer of {self.topic}"
+        return self.new_consumer(doing, {"group.id": name, "isolation.level": "read_uncommitted"})
+
     def _consumer(self, more: dict[str, Any]) -> Consumer:
         doing = f"making a consumer of {self.topic}"
         consumer = self.new_consumer(doing, more)

@@ -20,11 +20,12 @@ import itertools
 import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from grete.clock import Clock, Deadline
 from grete.errors import Fenced, IllegalStateError, InDoubt, LogCorrupted, LogError, LogUnreachable
-from grete.kafka.epoch import writer_id
+from grete.kafka.epoch import EpochPending, writer_id
 from grete.kafka.errors import translated
 from grete.kafka.log_clients import KafkaClients
 from grete.kafka.log_topic import LogTopic, find_again, find_or_create
@@ -206,15 +207,16 @@ class KafkaKeyedLog(KeyedLog):
     def _open(self, writer: KafkaWriter, attempt: _Attempt) -> None:
         """Take over the writer's id, unless it shows already that we are fenced: our successor is left in peace."""
         if attempt.fence is not None and not attempt.is_in_doubt:
-            self._check_epoch(attempt, attempt.fence, writer.stored_epoch())
+            with suppress(EpochPending):  # opening the id ends what nobody else will
+                self._check_epoch(attempt, attempt.fence, writer.stored_epoch())
         was_at = writer.known_epoch
         writer.open(attempt.deadline.at_s)
         writer.known_epoch = None
         if attempt.fence is not None:
-            writer.known_epoch = self._epoch_after_opening(writer, attempt.fence, was_at)
+            stored = writer.settled_epoch(attempt.deadline.at_s)
+            writer.known_epoch = self._epoch_after_opening(stored, attempt.fence, was_at)
 
-    def _epoch_after_opening(self, writer: KafkaWriter, fence: Fence, was_at: int | None) -> int | None:
-        stored = writer.stored_epoch()
+    def _epoch_after_opening(self, stored: int | None, fence: Fence, was_at: int | None) -> int | None:
         if stored is None and was_at is not None:
             self._check_same_topic()
             raise LogError(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from grete.clock import Clock
-from grete.kafka.epoch import ScopeEpoch
+from grete.kafka.epoch import EpochPending, ScopeEpoch
 from grete.kafka.log_clients import KafkaClients
 from grete.kafka.producer import NotWritten as NotWritten
 from grete.kafka.producer import OutcomeUnknown as OutcomeUnknown
@@ -59,8 +59,20 @@ class KafkaWriter(TransactionalProducer):
         """The scope's epoch as the broker has it.
 
         Raises:
-            NotWritten: no answer.
+            EpochPending, NotWritten: see `ScopeEpoch.stored`.
         """
+        return self._epoch.stored()
+
+    def settled_epoch(self, deadline_s: float) -> int | None:
+        """The same, when the id was just opened: what still keeps it pending is nobody's, and is ended.
+
+        Raises:
+            NotWritten: see `ScopeEpoch.end_pending`.
+        """
+        try:
+            return self._epoch.stored()
+        except EpochPending:
+            self._epoch.end_pending(self, deadline_s)
         return self._epoch.stored()
 
     def write(self, append: Append, deadline_s: float, check: Callable[[int], None]) -> int:

@@ -19,24 +19,30 @@ import grete
 from grete.testing.sparkless_container import run_container
 
 
+def say(word: object) -> None:
+    """A line, in one piece: the listener's thread and ours say them at the same time."""
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()
+
+
 class Said(grete.ProcessorListener):
     """Prints each call."""
 
     def before_start(self) -> None:
         """See ProcessorListener."""
-        print("before_start", flush=True)
+        say("before_start")
 
     def after_start(self) -> None:
         """See ProcessorListener."""
-        print("after_start", flush=True)
+        say("after_start")
 
     def after_stop(self) -> None:
         """See ProcessorListener."""
-        print("after_stop", flush=True)
+        say("after_stop")
 
     def after_failure(self, error: BaseException) -> None:
         """See ProcessorListener."""
-        print(f"after_failure {type(error).__name__} {error}", flush=True)
+        say(f"after_failure {type(error).__name__} {error}")
 
 
 def main(config: Path, id: str) -> int:
@@ -54,12 +60,12 @@ def main(config: Path, id: str) -> int:
         # the last state is said at the very end alone: the processor has it a moment before its listener is called
         if (state := processor.state) not in (said, grete.ProcessorState.STOPPED):
             said = state
-            print(state, flush=True)
+            say(state)
         if asked.is_set():
             processor.stop()
         try:
             if processor.wait(0.02):
-                print(processor.state, flush=True)
+                say(processor.state)
                 return 0
         except grete.GreteError:
             return 1

@@ -10,6 +10,7 @@ from grete.clock import Clock, Deadline
 from grete.config.settings.tasks import TaskSettings
 from grete.errors import Fenced, InDoubt
 from grete.kafka.client import KafkaConnection, Partition
+from grete.kafka.epoch import EpochPending
 from grete.kafka.producer import NotWritten, OutcomeUnknown, TransactionalProducer, transaction_producer
 from grete.kafka.settings import KafkaLogSettings
 from grete.kafka.topics import Topics
@@ -157,6 +158,10 @@ class KafkaCommits:
         while True:
             try:
                 return self._reader(scope).stored()
+            except EpochPending as error:
+                if not deadline.pause():
+                    raise error.as_log_error(f"reading the epoch of {scope!r}") from error
+                self._fences.settle(scope)
             except NotWritten as error:  # as from a group coordinator that has just moved
                 if error.is_final or not deadline.pause():
                     raise error.as_log_error(f"reading the epoch of {scope!r}") from error

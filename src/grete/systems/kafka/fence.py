@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 from grete.clock import Clock
 from grete.errors import Fenced, LogError
@@ -94,6 +95,11 @@ class Fences:
             Fenced: the scope is above it already.
         """
         self._log.raise_fence(fence)
+
+    def settle(self, scope: str) -> None:
+        """End what keeps the scope's epoch pending and is nobody's (`ScopeEpoch.end_pending`), by raising nothing."""
+        with suppress(Fenced):
+            self._log.raise_fence(Fence(scope, 0))
 
     def open_all(self, fence: Fence, make: Callable[[str], TransactionalProducer]) -> None:
         """Open every id that the scope has ever used, after its epoch was raised. `make` makes a producer of an id.
