@@ -37,10 +37,7 @@ def test_an_epoch_that_stays_pending_is_settled_by_who_claims_next_and_counts(cl
         log.append([Entry(b"a", b"1")], fence=Fence(SCOPE, 1))
     with opened(cluster, name) as log:
         log.claim(Fence(SCOPE, 2))
-    cluster.kill()
-    [offsets] = cluster.nodes[0].directory.glob("log/__consumer_offsets-0/*0.log")
-    cut_off_last_marker(offsets)
-    cluster.restart()
+    lose_last_marker(cluster)
     assert is_pending(cluster, name), "what the broker has lost keeps it so, for ever"
     with opened(cluster, name) as log:
         with pytest.raises(Fenced, match="2"):
@@ -67,10 +64,7 @@ def test_the_right_of_an_executors_epoch_that_stays_pending_is_settled_as_well(
             return system.begin_epoch(Fence(scope, epoch)).epoch
 
     assert [begin(1), begin(2)] == [1, 2]
-    cluster.kill()
-    [offsets] = cluster.nodes[0].directory.glob("log/__consumer_offsets-0/*0.log")
-    cut_off_last_marker(offsets)
-    cluster.restart()
+    lose_last_marker(cluster)
     assert begin(3) == 3
 
 
@@ -95,6 +89,14 @@ def is_pending(cluster: KafkaCluster, name: str) -> bool:
     finally:
         consumer.close()
     return False
+
+
+def lose_last_marker(cluster: KafkaCluster) -> None:
+    """Kill the broker, and let it come back as if the last marker among its offsets had never been written."""
+    cluster.kill()
+    [offsets] = cluster.nodes[0].directory.glob("log/__consumer_offsets-0/*0.log")
+    cut_off_last_marker(offsets)
+    cluster.restart()
 
 
 def cut_off_last_marker(segment: Path) -> None:

@@ -137,6 +137,8 @@ def _checkpoints(
 def _check_tasks(options: argparse.Namespace, handle: JobHandle, known: Collection[TaskName]) -> None:
     from grete.operations.job_handle import no_such_task
 
+    if not options.task:
+        return
     tasks = {*known, *handle.assignments()}
     for task in options.task:
         if task not in tasks:

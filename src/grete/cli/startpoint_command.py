@@ -70,7 +70,7 @@ def _readers(handle: JobHandle, ssp: SystemStreamPartition, task: TaskName | Non
     Raises:
         JobError: there are none; says whether it is the task or the SSP that the job does not have.
     """
-    from grete.operations.job_handle import no_such_task
+    from grete.operations.job_handle import no_such_task, not_read
 
     inputs = handle.task_inputs()
     if task is not None and task not in inputs:
@@ -81,9 +81,7 @@ def _readers(handle: JobHandle, ssp: SystemStreamPartition, task: TaskName | Non
     if task is None:
         return readers
     if task not in readers:
-        raise JobError(
-            f"task {task!r} does not read {ssp}; it reads {', '.join(map(str, inputs[task][:10]))}"
-        )
+        raise not_read(task, ssp, inputs[task])
     return [task]
 
 

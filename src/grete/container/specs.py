@@ -16,10 +16,8 @@ from grete.model.fence import Fence
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.systems.base import System
 from grete.systems.outputs import written_together
-from grete.tasks.read_plan import SourceOptions
+from grete.tasks.read_plan import PARTITIONS_AT_MOST, SourceOptions
 from grete.tasks.spec import CommitSpec, RunnerSpec, StoreSpec, TaskSpec
-
-_PARTITIONS_AT_MOST = 64
 
 
 def single_system(assignment: Assignment) -> str:
@@ -158,7 +156,7 @@ def source_options(
     tasks = tuple(tuple(index[ssp] for ssp in task.ssps) for task in assignment.tasks)
     name = single_system(assignment)
     capabilities = settings.system(name).capabilities
-    partitions_at_most = _PARTITIONS_AT_MOST
+    partitions_at_most = PARTITIONS_AT_MOST
     if by_task and not capabilities.is_embedded:
         partitions_at_most = settings.task.commit_groups
     if slots_at_most is not None:

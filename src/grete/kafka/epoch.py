@@ -67,8 +67,10 @@ class ScopeEpoch:
         Raises:
             NotWritten: refused, or no answer.
         """
-        metadata = self._consumer().consumer_group_metadata()
-        offsets = [self._clients.partition(epoch)]
+        self._send(writer, self._consumer(), epoch, deadline_s)
+
+    def _send(self, writer: TransactionalProducer, group: Consumer, offset: int, deadline_s: float) -> None:
+        metadata, offsets = group.consumer_group_metadata(), [self._clients.partition(offset)]
         try:
             writer.request(
                 lambda left_s: writer.producer.send_offsets_to_transaction(offsets, metadata, left_s),
@@ -101,18 +103,13 @@ class ScopeEpoch:
         Raises:
             NotWritten: refused, or no answer.
         """
-        with closing(self._clients.group(group_beside(self._id, self._offsets_partitions()))) as consumer:
+        with closing(self._clients.group(group_beside(self._id, self._offsets_partitions()))) as beside:
             writer.begin()
             try:
-                writer.request(
-                    lambda left_s: writer.producer.send_offsets_to_transaction(
-                        [self._clients.partition(0)], consumer.consumer_group_metadata(), left_s
-                    ),
-                    deadline_s,
-                )
-            except KafkaException as error:
+                self._send(writer, beside, 0, deadline_s)
+            except NotWritten:
                 writer.abort(deadline_s)
-                raise not_written(error) from error
+                raise
             try:
                 writer.commit(deadline_s)
             except OutcomeUnknown as error:

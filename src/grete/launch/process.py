@@ -204,10 +204,10 @@ class ProcessLauncher(Launcher):
             code: int = running.process.returncode
         else:
             code = _KILLED if report is None else int(report)  # only a kill leaves no report
-        failure = report.failure if report is not None and report == code else None
-        if failure is not None:
-            return ContainerExit(id_, epoch, code, str(failure), failure.place)
-        if code in (ExitCode.OK, ExitCode.STOPPED) and (report is None or int(report) != code):
+        said = report if report == code else None
+        if said is not None and said.failure is not None:
+            return ContainerExit(id_, epoch, code, str(said.failure), said.failure.place)
+        if said is None and code in (ExitCode.OK, ExitCode.STOPPED):
             # as `os._exit(0)` of a function, or a library's exit: a job was called done that had read nothing
             return ContainerExit(id_, epoch, ExitCode.FAILED, _ended_by_others(code))
         return ContainerExit(id_, epoch, code, _without_report(code))

@@ -6,7 +6,7 @@ the whole checkpoint of its task (S2-98). It refuses what a start would refuse, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ from grete.errors import ConfigError, JobError
 from grete.metadata.history import History
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.model.startpoint import Startpoint, StartpointKind
-from grete.operations.job_handle import JobHandle, no_such_task
+from grete.operations.job_handle import JobHandle, no_such_task, not_read
 from grete.operations.startpoints import LIVE, Where, write_startpoints
 from grete.systems.base import System
 
@@ -67,14 +67,10 @@ def _check(handle: JobHandle, new: Checkpoints, stack: ExitStack) -> None:
             raise no_such_task(handle.job, task, inputs)
         for ssp, offset in sorted(offsets.items()):
             if ssp not in inputs[task]:
-                raise JobError(f"task {task!r} does not read {ssp}; it reads {_names(inputs[task])}")
+                raise not_read(task, ssp, inputs[task])
             if ssp.system not in systems:
                 systems[ssp.system] = stack.enter_context(handle.system(ssp.system))
             _check_offset(ssp, offset, systems[ssp.system])
-
-
-def _names(ssps: Sequence[SystemStreamPartition]) -> str:
-    return ", ".join(map(str, ssps[:10]))
 
 
 def _check_offset(ssp: SystemStreamPartition, offset: str, system: System) -> None:

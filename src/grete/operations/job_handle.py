@@ -86,6 +86,11 @@ def no_such_task(job: JobId, task: str, tasks: Collection[TaskName]) -> JobError
     )
 
 
+def not_read(task: str, ssp: SystemStreamPartition, reads: Sequence[SystemStreamPartition]) -> JobError:
+    """The task does not read the SSP; names those that it reads."""
+    return JobError(f"task {task!r} does not read {ssp}; it reads {', '.join(map(str, reads[:_MOST_NAMED]))}")
+
+
 class JobHandle:
     """One job's stream, checkpoints and system, opened by `open_job`."""
 

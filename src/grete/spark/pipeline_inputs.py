@@ -15,10 +15,7 @@ from grete.spark import plans
 from grete.spark.kafka_options import StreamAddress
 from grete.spark.kafka_source import KafkaSourceSpec
 from grete.spark.kafka_source import read_stream as read_kafka
-from grete.tasks.read_plan import SourceOptions
-
-_READERS_AT_MOST = 64
-"""Of Spark's partitions of an embedded input, where it is not known how many run at once."""
+from grete.tasks.read_plan import PARTITIONS_AT_MOST, SourceOptions
 
 INPUT = "grete.input"
 """The option of a stream that says which input it is. Spark's connector to Kafka ignores what it does not know."""
@@ -82,7 +79,7 @@ def _read(
         tasks=None,
         max_records=at_most,
         max_bytes=settings.task.max_bytes_per_batch,
-        partitions_at_most=settings.spark.cores or _READERS_AT_MOST,
+        partitions_at_most=settings.spark.cores or PARTITIONS_AT_MOST,
     )
     return read_planned(spark, spec, marked)
 

@@ -20,6 +20,9 @@ from grete.systems.inputs import Absent, share_out
 from grete.tasks.ranges import SourceOffsets, TaskGroup, task_groups
 from grete.tasks.read_order import ReadOrder, ends_of
 
+PARTITIONS_AT_MOST = 64
+"""Slots of a batch, or Spark's partitions of one, where nothing else says how many there can be."""
+
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
@@ -45,7 +48,7 @@ class SourceOptions:
     max_records: int
     max_bytes: int = 0
     tick_ms: int = 0
-    partitions_at_most: int = 64
+    partitions_at_most: int = PARTITIONS_AT_MOST
     bootstrap: tuple[str, ...] = ()
     later: Mapping[str, Sequence[str]] = field(default_factory=dict)
 

@@ -158,13 +158,11 @@ class KafkaCommits:
         while True:
             try:
                 return self._reader(scope).stored()
-            except EpochPending as error:
-                if not deadline.pause():
-                    raise error.as_log_error(f"reading the epoch of {scope!r}") from error
-                self._fences.settle(scope)
             except NotWritten as error:  # as from a group coordinator that has just moved
                 if error.is_final or not deadline.pause():
                     raise error.as_log_error(f"reading the epoch of {scope!r}") from error
+                if isinstance(error, EpochPending):
+                    self._fences.settle(scope)
 
     def _reader(self, scope: str) -> FenceReader:
         with self._lock:
