@@ -6,7 +6,8 @@ run without `--execute`, as everywhere in grete, where Samza's tool wrote at onc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from grete.errors import ConfigError
 
@@ -40,83 +41,79 @@ def in_our_words(arguments: Sequence[str]) -> list[str]:
     """
     if not arguments:
         return []
-    script, rest = arguments[0].removesuffix(".sh"), list(arguments[1:])
+    script = arguments[0].removesuffix(".sh")
     if script in _ELSEWHERE:
         raise ConfigError(f"{arguments[0]} is none of grete's commands: {_ELSEWHERE[script]}")
     translate = _SCRIPTS.get(script)
-    return list(arguments) if translate is None else translate(_without_factory(rest))
+    return list(arguments) if translate is None else translate(_flags(arguments[1:]))
 
 
-def _app(rest: list[str]) -> list[str]:
-    operation = "run"
-    kept: list[str] = []
-    for flag, value, words in _flags(rest):
-        if flag == _OPERATION:
-            operation = value
-        else:
-            kept += words
+class _Flag(NamedTuple):
+    """`--name=value` or `--name value`, with the `words` that it was; another word is a name alone."""
+
+    name: str
+    value: str
+    words: tuple[str, ...]
+
+    @property
+    def is_override(self) -> bool:
+        """Whether it is `--config key=value`, which overrides a key in Samza."""
+        key, equals, _ = self.value.partition("=")
+        is_key = bool(equals) and "/" not in key and not key.startswith(_LOADER)
+        return self.name == "--config" and is_key
+
+
+def _app(flags: list[_Flag]) -> list[str]:
+    operation = next((flag.value for flag in reversed(flags) if flag.name == _OPERATION), "run")
     if operation not in _OPERATIONS:
         raise ConfigError(f"--operation={operation}: it can be {', '.join(_OPERATIONS)}")
-    return [_OPERATIONS[operation], *(_overrides(kept) if operation == "run" else _without_overrides(kept))]
+    kept = [flag for flag in flags if flag.name != _OPERATION]
+    if operation == "run":
+        kept = [flag._replace(words=("--set", flag.value)) if flag.is_override else flag for flag in kept]
+        return ["run", *_words(kept)]
+    return [_OPERATIONS[operation], *_without_overrides(kept)]
 
 
-def _checkpoint_tool(rest: list[str]) -> list[str]:
-    writes = any(flag == _NEW_OFFSETS for flag, _, _ in _flags(rest))
-    return ["checkpoint", "overwrite" if writes else "show", *_without_overrides(rest)]
+def _checkpoint_tool(flags: list[_Flag]) -> list[str]:
+    writes = any(flag.name == _NEW_OFFSETS for flag in flags)
+    return ["checkpoint", "overwrite" if writes else "show", *_without_overrides(flags)]
 
 
-_SCRIPTS: dict[str, Callable[[list[str]], list[str]]] = {
+_SCRIPTS: dict[str, Callable[[list[_Flag]], list[str]]] = {
     "run-app": _app,
     "run-job": _app,
     "checkpoint-tool": _checkpoint_tool,
-    "run-coordinator-stream-writer": lambda rest: ["stream", "write", *_without_overrides(rest)],
+    "run-coordinator-stream-writer": lambda flags: ["stream", "write", *_without_overrides(flags)],
 }
 
 
-def _flags(words: Sequence[str]) -> list[tuple[str, str, list[str]]]:
-    """Flag, value and words of each `--flag=value` and `--flag value`; other words stand alone."""
-    found: list[tuple[str, str, list[str]]] = []
+def _flags(words: Sequence[str]) -> list[_Flag]:
+    """The flags, without the class that reads the configuration, which is the one for properties files."""
+    found: list[_Flag] = []
     left = list(words)
     while left:
         word = left.pop(0)
-        flag, equals, value = word.partition("=")
-        said = [word]
+        name, equals, value = word.partition("=")
+        said: tuple[str, ...] = (word,)
         if word.startswith("--") and not equals and left and not left[0].startswith("--"):
             value = left.pop(0)
-            said.append(value)
-        found.append((flag, value, said))
+            said = (word, value)
+        if name != _FACTORY:
+            found.append(_Flag(name, value, said))
+        elif not value.endswith(_FACTORIES):
+            raise ConfigError(f"{_FACTORY}={value}: files of properties alone are read; leave it out")
     return found
 
 
-def _without_factory(words: Sequence[str]) -> list[str]:
-    """Without the class that reads the configuration, which is the one for properties files."""
-    kept: list[str] = []
-    for flag, value, said in _flags(words):
-        if flag != _FACTORY:
-            kept += said
-        elif not value.endswith(_FACTORIES):
-            raise ConfigError(f"{_FACTORY}={value}: files of properties alone are read; leave it out")
-    return kept
+def _words(flags: Iterable[_Flag]) -> list[str]:
+    return [word for flag in flags for word in flag.words]
 
 
-def _overrides(words: Sequence[str]) -> list[str]:
-    """`--config key=value`, which overrides a key in Samza, as `--set key=value`."""
-    kept: list[str] = []
-    for flag, value, said in _flags(words):
-        kept += ["--set", value] if _is_override(flag, value) else said
-    return kept
-
-
-def _without_overrides(words: list[str]) -> list[str]:
-    for flag, value, _ in _flags(words):
-        if _is_override(flag, value):
+def _without_overrides(flags: Sequence[_Flag]) -> list[str]:
+    for flag in flags:
+        if flag.is_override:
             raise ConfigError(
-                f"--config {value.partition('=')[0]}=...: a key is overridden by run alone. Write it into the file, "
-                "or name a job that ran before by --job NAME:ID instead of --config"
+                f"--config {flag.value.partition('=')[0]}=...: a key is overridden by run alone. Write it into the "
+                "file, or name a job that ran before by --job NAME:ID instead of --config"
             )
-    return words
-
-
-def _is_override(flag: str, value: str) -> bool:
-    key, equals, _ = value.partition("=")
-    return flag == "--config" and bool(equals) and "/" not in key and not key.startswith(_LOADER)
+    return _words(flags)
