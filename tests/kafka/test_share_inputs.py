@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
@@ -20,7 +21,7 @@ from grete.systems.inputs import Span
 from grete.systems.kafka.inputs import _KEPT, KafkaInputs
 from grete.systems.kafka.system import KafkaSystem, open_kafka_system
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.waiting import eventually
+from grete.testing.waiting import eventually, patient
 
 BACKLOG = 30_000
 SIZE = 1_000
@@ -98,6 +99,19 @@ def test_a_backlog_that_is_taken_slowly_does_not_stand_before_other_partitions_a
             assert len(reader.given[0]) - before < 1_000, "a moment's worth, not what was fetched of it"
         eventually(lambda: (reader.poll(500), len(reader.given[0]) == BACKLOG)[1], "the end of the backlog")
     assert reader.given == [list(range(BACKLOG)), [0, 1, 2], [0, 1]]
+
+
+def test_a_poll_waits_for_records_though_the_client_says_meanwhile_where_partitions_end(
+    kafka: KafkaCluster, system: KafkaSystem, topic: str
+) -> None:
+    """It ended at once with nothing, as if its wait were over."""
+    ssps = [SystemStreamPartition("kafka", topic, p) for p in range(3)]
+    later = threading.Timer(0.5, fill, (kafka, topic, 1, 1))
+    with closing(system.inputs(SystemClock())) as inputs:
+        later.start()
+        found = inputs.poll(dict.fromkeys(ssps, Span(0)), 10, patient(20))
+        later.join()
+    assert [(one.ssp.partition, one.next_offset) for one in found] == [(1, 1)]
 
 
 def test_what_is_fetched_and_not_taken_is_bounded(

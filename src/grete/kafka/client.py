@@ -38,6 +38,10 @@ _NEW_S = 3.0
 """The leader of a new partition gets its metadata last, and until then answers that there is none."""
 _REQUEST_S = 3.0
 _LOGIN_STEP_S = 0.25
+_FEW = 6
+"""Brokers to all of which every client connects at once."""
+_few: set[str] = set()
+"""The addresses behind which there were so few when they were asked last."""
 _NO_PROVIDER = "No provider for SASL mechanism"
 """librdkafka's word for a mechanism that it was built without: GSSAPI in confluent-kafka's wheels."""
 
@@ -81,9 +85,11 @@ class KafkaConnection:
         self._log = broker_log(self._servers)
         self._common: dict[str, Any] = {
             # A client leaves the address that it was given for the broker's own by connecting again, so the first
-            # answer takes half of this: 55 ms of 100, the default, and 15 of 10. A start has twenty clients.
+            # answer takes half of this: 55 ms of 100, the default, and 15 of 10. A start has twenty clients. Those
+            # that connect to every broker at once have it in 3 ms; among many brokers that would be many connections.
             "reconnect.backoff.ms": 10,
             "reconnect.backoff.max.ms": 2_000,  # back within 10 s of a broker's return, however long it was away
+            "enable.sparse.connections": self._servers not in _few,
             "socket.keepalive.enable": True,
             "allow.auto.create.topics": False,
             "logger": self._log,
@@ -116,7 +122,7 @@ class KafkaConnection:
         deadline = Deadline(self._clock, self.timeout_s)
         while True:
             try:
-                self.admin.list_topics(topic, timeout=_LOGIN_STEP_S)
+                known = self.admin.list_topics(topic, timeout=_LOGIN_STEP_S)
             except KafkaException as error:
                 self.admin.poll(0)
                 self._refusals.check()
@@ -124,8 +130,13 @@ class KafkaConnection:
                     said = f"{describe(reason_of(error))}{self._refusals.last_remark()}"
                     raise LogUnreachable(f"{doing}: {said}") from error
             else:
+                self._note_size(len(known.brokers))
                 self._log.answered()
                 return
+
+    def _note_size(self, brokers: int) -> None:
+        (_few.add if brokers <= _FEW else _few.discard)(self._servers)
+        self._common["enable.sparse.connections"] = self._servers not in _few
 
     def new_consumer(
         self, doing: str, more: Mapping[str, Any], tunable: Mapping[str, Any] | None = None

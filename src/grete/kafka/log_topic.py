@@ -17,7 +17,7 @@ from grete.kafka.log_clients import KafkaClients
 from grete.kafka.topics import GONE, TopicSettings, create_topic, too_few_brokers, topic_config, topic_info
 
 _log = logging.getLogger(__name__)
-_PAUSES_S = (0.02, 0.5)
+_PAUSES_S = (0.005, 0.5)
 _ID_RETENTION_MS = 600_000
 """Compaction leaves what is younger: an append that is in doubt is resolved or tried again within minutes."""
 

@@ -14,7 +14,8 @@ from grete.kafka.log_clients import KafkaClients
 
 _CHUNK = 5_000
 _POLL_S = 0.2
-_FETCH_WAIT_MS = 10
+_FETCH_WAIT_MS = 1
+"""Of one who reads as far as is known to be: behind the last record is a marker, so each such read waits for it."""
 _WAIT_MS = 500
 
 

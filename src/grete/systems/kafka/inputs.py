@@ -67,8 +67,14 @@ class KafkaInputs(Inputs):
         spans = {(ssp.stream, ssp.partition): (ssp, span) for ssp, span in wanted.items()}
         self._follow({key: span for key, (_, span) in spans.items()})
         self._look(wanted)
-        self._fetch(spans.keys(), records, wait_s)
-        found = self._take(spans, records)
+        until_s = self._clock.monotonic_s() + wait_s
+        while True:
+            self._fetch(spans.keys(), records, wait_s)
+            found = self._take(spans, records)
+            # the client also gives where a partition ends, which is no news where everything before it was given
+            wait_s = until_s - self._clock.monotonic_s()
+            if found or wait_s <= 0:
+                break
         self._hold_back(spans.keys())
         return found
 
