@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -12,6 +13,7 @@ from grete.container.start import Started
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream, SystemStreamPartition
 from grete.spark import plans
+from grete.spark.columns_used import USED
 from grete.spark.kafka_options import StreamAddress
 from grete.spark.kafka_source import KafkaSourceSpec
 from grete.spark.kafka_source import read_stream as read_kafka
@@ -81,7 +83,12 @@ def _read(
         max_bytes=settings.task.max_bytes_per_batch,
         partitions_at_most=settings.spark.cores or PARTITIONS_AT_MOST,
     )
-    return read_planned(spark, spec, marked)
+    return read_planned(spark, spec, {**marked, USED: str(used_file(started))})
+
+
+def used_file(started: Started) -> Path:
+    """Where a container says to its embedded inputs which of their columns are used: see `columns_used`."""
+    return started.assignment.state_directory(started.home) / "columns.json"
 
 
 def _refuse_bootstrap(streams: Iterable[SystemStream]) -> None:

@@ -29,6 +29,7 @@ from grete.failpoints import failpoint
 from grete.model.ending import failure_of, note
 from grete.model.ids import SystemStream
 from grete.model.startpoint import StateChoice
+from grete.spark import columns_used
 from grete.spark.kafka_source import explain_data_loss
 from grete.spark.lineage import (
     Continue,
@@ -47,11 +48,13 @@ from grete.spark.pipeline_beside import PipelineBeside
 from grete.spark.pipeline_decoding import decoded_inputs
 from grete.spark.pipeline_encoding import encoded
 from grete.spark.pipeline_inputs import (
+    INPUT,
     check_all_used,
     read_inputs,
     read_once,
     renamed_topics,
     sources_of,
+    used_file,
     used_in,
 )
 from grete.spark.pipeline_outputs import Shared
@@ -151,6 +154,9 @@ class PipelineRun:
     ) -> Ended:
         """Run the query; `_has_begun` once it has committed."""
         started, lineage = self._started, self._lineage_of(decision)
+        columns_used.write(
+            used_file(started), columns_used.columns_used(self._spark, built.frames.values(), INPUT)
+        )
         with closing(Sinks(self._spark, started, lineage.id, built.streams, pipeline)) as sinks:
             frame = sinks.query(built.shared.frame)
             batches = PipelineBatches(

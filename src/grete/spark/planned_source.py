@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -23,6 +23,7 @@ from pyspark.sql.types import StructType
 from grete.clock import Clock, SystemClock
 from grete.config.settings import Settings
 from grete.model.ids import SystemStreamPartition
+from grete.spark import columns_used
 from grete.systems.base import System
 from grete.systems.factory import open_system
 from grete.systems.records import sparse
@@ -34,6 +35,14 @@ from grete.tasks.read_plan import (
 
 FORMAT = "grete_local"
 RECORD_LAYOUT = "stream string, partition int, offset long, key binary, value binary, timestamp timestamp"
+_TYPES = {
+    "stream": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+}
 _ROWS_PER_BATCH = 20_000
 _registered: WeakSet[SparkSession] = WeakSet()
 """Sessions that know the format: Spark warns where it is registered twice."""
@@ -57,6 +66,7 @@ class LocalSource(DataSource):
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
         self._spec = SourceOptions.from_json(options["spec"])
+        self._used = options.get(columns_used.USED)
 
     @classmethod
     def name(cls) -> str:
@@ -69,7 +79,9 @@ class LocalSource(DataSource):
 
     def streamReader(self, schema: StructType) -> LocalReader:
         """See DataSource."""
-        return LocalReader(self._spec)
+        [stream] = {str(SystemStreamPartition.parse(ssp).system_stream) for ssp in self._spec.ssps}
+        used = None if self._used is None else columns_used.read(Path(self._used), stream)
+        return LocalReader(self._spec, frozenset(_TYPES) if used is None else used)
 
 
 class TaskRanges(InputPartition):
@@ -81,8 +93,10 @@ class TaskRanges(InputPartition):
 class LocalReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans on the driver, reads on the executors."""
 
-    def __init__(self, spec: SourceOptions) -> None:
+    def __init__(self, spec: SourceOptions, used: Set[str] = frozenset(_TYPES)) -> None:
+        """Columns that are not `used` are null."""
         self._spec = spec
+        self._used = used
         self._opened: ReadPlan | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -140,12 +154,14 @@ class LocalReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, TaskRanges)
         system = self._open(SystemClock())
         try:
-            yield from _read_records(self._spec, system, partition.value)
+            yield from _read_records(self._spec, self._used, system, partition.value)
         finally:
             system.close()
 
 
-def _read_records(spec: SourceOptions, system: System, group: TaskGroup) -> Iterator[pa.RecordBatch]:
+def _read_records(
+    spec: SourceOptions, used: Set[str], system: System, group: TaskGroup
+) -> Iterator[pa.RecordBatch]:
     """The rows of one Spark partition of a DataFrame pipeline."""
     ssps = [SystemStreamPartition.parse(text) for text in spec.ssps]
     for _, ranges in group:
@@ -154,20 +170,18 @@ def _read_records(spec: SourceOptions, system: System, group: TaskGroup) -> Iter
             for first, found in system.read(ssp.stream, ssp.partition, part.start, part.end):
                 batch = sparse(first, found)
                 for row in range(0, batch.num_rows, _ROWS_PER_BATCH):
-                    yield _record_batch(ssp, batch.slice(row, _ROWS_PER_BATCH))
+                    yield _record_batch(ssp, batch.slice(row, _ROWS_PER_BATCH), used)
 
 
-def _record_batch(ssp: SystemStreamPartition, batch: pa.RecordBatch) -> pa.RecordBatch:
+def _record_batch(ssp: SystemStreamPartition, batch: pa.RecordBatch, used: Set[str]) -> pa.RecordBatch:
     rows = batch.num_rows
-    micros = pa.array(batch.column(2).to_numpy() * 1000).cast(pa.timestamp("us", tz="UTC"))
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.repeat(str(ssp.system_stream), rows),
-            pa.array(np.full(rows, ssp.partition, dtype=np.int32)),
-            batch.column(3),
-            batch.column(0),
-            batch.column(1),
-            micros,
-        ],
-        names=["stream", "partition", "offset", "key", "value", "timestamp"],
-    )
+    made: dict[str, Callable[[], pa.Array]] = {
+        "stream": lambda: pa.repeat(str(ssp.system_stream), rows),
+        "partition": lambda: pa.array(np.full(rows, ssp.partition, dtype=np.int32)),
+        "offset": lambda: batch.column(3),
+        "key": lambda: batch.column(0),
+        "value": lambda: batch.column(1),
+        "timestamp": lambda: pa.array(batch.column(2).to_numpy() * 1000).cast(_TYPES["timestamp"]),
+    }
+    columns = [made[name]() if name in used else pa.nulls(rows, type_) for name, type_ in _TYPES.items()]
+    return pa.RecordBatch.from_arrays(columns, names=list(_TYPES))
