@@ -22,10 +22,18 @@ def cpu_s(pid: int) -> float:
     return sum(map(_cpu_s, tree(pid)))
 
 
+def own_cpu_s(pid: int) -> float:
+    """Processor time of the process alone; nothing when it has ended."""
+    return _fields(pid, slice(11, 13))
+
+
 def _cpu_s(pid: int) -> float:
+    return _fields(pid, slice(11, 15))  # its own, and of children that have ended
+
+
+def _fields(pid: int, which: slice) -> float:
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):  # it has just ended
         return 0.0
-    fields = stat.rpartition(")")[2].split()
-    return sum(map(int, fields[11:15])) / _TICKS  # its own, and of children that have ended
+    return sum(map(int, stat.rpartition(")")[2].split()[which])) / _TICKS

@@ -64,6 +64,7 @@ def test_these_keys_are_not(key: str) -> None:
 
 def test_a_reference_is_shown() -> None:
     assert redact_value("my.password", "${env:PW}") == "${env:PW}"
+    assert redact_value("my.password", "${env:}") == "${env:}", "to nothing, which is to be seen"
     assert redact_value("my.password", "x${env:PW}") == MASK
 
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from grete.config.keys import find_key
+from grete.config.reference import REFERENCE
 
 MASK = "********"
 _SECRET_WORD = re.compile(
@@ -41,7 +42,6 @@ _WORDS_OF_ASSIGNED = ("passw", "pwd", "secret", "token", "key", "sharedaccess", 
 """Looked for first: the pattern alone takes a second for 5 MB."""
 _BARE_COLON = re.compile(r"\w[ \t]?:[ \t]?$")
 _BEARER = re.compile(r"(?P<name>\bBearer )[A-Za-z0-9._~+/=-]+", re.IGNORECASE)
-_REFERENCE = re.compile(r"\$\{(?:env|file):[^{}]+\}")
 _JAAS_OPTION = re.compile(r"""\b(\w+)\s*=\s*("[^"]*"|'[^']*'|[^\s;"']*)""")
 _SET_ASIDE = "\0"
 """In the place of a reference: no text that is set by people has it, and no pattern stops at it."""
@@ -61,16 +61,16 @@ def is_secret_key(key: str) -> bool:
 
 def is_reference(value: str) -> bool:
     """Whether the whole value is a reference such as `${env:NAME}`: that may be shown."""
-    return _REFERENCE.fullmatch(value) is not None
+    return REFERENCE.fullmatch(value) is not None
 
 
 def writes_out_secret(key: str, value: str) -> bool:
     """Whether a value has a secret, by its key or in it by its form, that is no reference."""
-    if value and is_secret_key(key) and _REFERENCE.search(value) is None:
+    if value and is_secret_key(key) and REFERENCE.search(value) is None:
         return True
     if _NO_SECRET.search(key) is not None:
         return False
-    found = (secret.strip("\"'") for secret in _secrets_by_form(_REFERENCE.sub(_SET_ASIDE, value)))
+    found = (secret.strip("\"'") for secret in _secrets_by_form(REFERENCE.sub(_SET_ASIDE, value)))
     return any(secret and _SET_ASIDE not in secret for secret in found)
 
 
@@ -101,9 +101,9 @@ def redact_value(key: str, value: str) -> str:
 
 def _is_login_by_reference(key: str, value: str) -> bool:
     """Whether a JAAS line has references for all but the user's name: it may be shown, and handed to containers."""
-    if not key.endswith("sasl.jaas.config") or _REFERENCE.search(value) is None:
+    if not key.endswith("sasl.jaas.config") or REFERENCE.search(value) is None:
         return False
-    options = _JAAS_OPTION.findall(_REFERENCE.sub("", value))
+    options = _JAAS_OPTION.findall(REFERENCE.sub("", value))
     return all(name == "username" or not text.strip("\"'") for name, text in options)
 
 

@@ -12,27 +12,27 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from grete.config.reference import REFERENCE
 from grete.config.secret_channel import VARIABLE, FetchedSecrets
 from grete.errors import ConfigError
 
-_REFERENCE = re.compile(r"\$\{(?P<kind>env|file):(?P<name>[^{}]*)\}")
 _MAX_BYTES = 64 * 1024
 _fetched = FetchedSecrets()
 
 
 def has_reference(value: str) -> bool:
     """Whether a value holds at least one reference."""
-    return _REFERENCE.search(value) is not None
+    return REFERENCE.search(value) is not None
 
 
 def references(value: str) -> list[str]:
     """Every reference in a value, as it is written."""
-    return [match[0] for match in _REFERENCE.finditer(value)]
+    return [match[0] for match in REFERENCE.finditer(value)]
 
 
 def variables(config: Mapping[str, str]) -> list[str]:
     """The environment variables that a configuration refers to, sorted."""
-    found = (match for value in config.values() for match in _REFERENCE.finditer(value))
+    found = (match for value in config.values() for match in REFERENCE.finditer(value))
     return sorted({match["name"] for match in found if match["kind"] == "env" and match["name"]})
 
 
@@ -61,7 +61,7 @@ def resolve_secrets(value: str, environment: Mapping[str, str] | None = None) ->
             )
         return given[match["name"]]
 
-    return _REFERENCE.sub(resolved, value)
+    return REFERENCE.sub(resolved, value)
 
 
 def _read(name: str) -> str:
