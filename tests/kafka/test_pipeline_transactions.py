@@ -6,6 +6,7 @@ Tasks send them where they run in the driver's process, as here; else the driver
 from __future__ import annotations
 
 import os
+import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
@@ -14,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
@@ -26,6 +27,7 @@ from grete.errors import ConfigError, Fenced, LogError
 from grete.keyed_log.base import Entry
 from grete.model.fence import Fence
 from grete.spark.kafka_options import sink_settings
+from grete.spark.sinks import kafka_transaction
 from grete.spark.sinks.kafka_senders import DriverSender, Sender, TaskSender
 from grete.spark.sinks.kafka_transaction import KafkaTransactions, TransactionalSink
 from grete.systems.base import System
@@ -150,6 +152,34 @@ def test_rows_of_a_batch_and_its_checkpoints_become_visible_together(pipeline: P
         transactions.commit(pipeline.group(1, b"three"))
     assert pipeline.rows() == ["a", "b", "c", "d"]
     assert pipeline.checkpoints() == [b"one", b"without rows", b"three"]
+
+
+def test_a_job_that_ends_waits_until_readers_see_what_it_has_committed(
+    pipeline: Pipeline, kafka: KafkaCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They do not before its marks are there; an open transaction of another stands for those."""
+    other = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": f"{pipeline.name}-other"})
+    other.init_transactions()
+    for end in (other.commit_transaction, None):
+        other.begin_transaction()
+        for partition in range(PARTITIONS):
+            other.produce(pipeline.name, b"theirs", partition=partition)
+        assert other.flush(30) == 0
+        with closing(pipeline.opened(1)) as transactions:
+            pipeline.write(transactions, "a")
+            transactions.commit(pipeline.group(1, b"one"))
+            if end is None:
+                monkeypatch.setattr(kafka_transaction, "_MARKS_S", 0.2)
+                transactions.confirm()
+                assert "cannot be read yet: a transaction stays open" in caplog.text
+                other.abort_transaction()
+                break
+            later = threading.Timer(0.5, end)
+            later.start()
+            transactions.confirm()
+            assert not caplog.text
+            assert pipeline.rows() == ["a", "theirs", "theirs"]
+            later.join()
 
 
 def test_what_a_batch_has_written_is_never_seen_when_it_is_given_up_and_is_there_once_when_repeated(

@@ -186,7 +186,9 @@ class PipelineRun:
 
             query.on_look = look
             try:
-                return query.run(self._spark, frame)
+                ended = query.run(self._spark, frame)
+                sinks.confirm()
+                return ended
             except JobError as error:
                 explain_data_loss(error, batches.position, started.systems)
                 raise

@@ -155,6 +155,10 @@ class CollectedTransactions:
     def confirm(self) -> None:
         """See Transactions: what is committed can be read."""
 
+    def await_readable(self, timeout_s: float) -> str:
+        """See Transactions."""
+        return ""
+
     def _fences(self) -> tuple[Fence, ...]:
         assert self._right is not None, "the slot is open"
         return *self._held, self._right

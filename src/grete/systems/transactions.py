@@ -119,3 +119,6 @@ class Transactions(Protocol):
         Raises:
             OutcomeUnknown: they do not for long; the slot must be opened again before anything else.
         """
+
+    def await_readable(self, timeout_s: float) -> str:
+        """Wait until readers get to what is in the slot's streams now; why they do not in time, "" if they do."""

@@ -95,6 +95,11 @@ class Sinks:
         if self._transactions is not None:
             self._transactions.await_open()
 
+    def confirm(self) -> None:
+        """Wait until what was committed can be read; see `KafkaTransactions.confirm`."""
+        if self._transactions is not None:
+            self._transactions.confirm()
+
     def query(self, frame: DataFrame) -> DataFrame:
         """The query to run for `frame`: with a single output to Kafka, it makes the records as well.
 

@@ -45,6 +45,7 @@ _SLOT = 0
 _PATIENCE_S = 60.0
 _PAUSES_S = (0.05, 2.0)
 _CLOSE_MS = 5_000
+_MARKS_S = 10.0
 _BATCHES = {"kafka.linger.ms": "20", "kafka.batch.size": "262144"}
 """Larger ones than the client's own, which take it and the broker a quarter less of their processors."""
 _opened = itertools.count(1)
@@ -219,6 +220,15 @@ class KafkaTransactions(TransactionalStore):
     def begin_epoch(self, fence: Fence) -> Fence:
         """See TransactionalStore."""
         return self._system.begin_epoch(fence)
+
+    def confirm(self) -> None:
+        """Wait a moment until readers see what was committed: the marks in its partitions follow the commit.
+
+        Who reads right after a job that has drained its inputs finds its last batch so.
+        """
+        reason = self._slot.await_readable(_MARKS_S)
+        if reason:
+            _log.warning("what was committed cannot be read yet: %s", reason)
 
     def close(self) -> None:
         """Give up what was not committed, and let the id go. What a task still sends is refused from now on."""

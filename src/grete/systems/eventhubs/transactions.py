@@ -128,3 +128,7 @@ class HubTransactions:
     def confirm(self) -> None:
         """See Transactions."""
         self._other.confirm()
+
+    def await_readable(self, timeout_s: float) -> str:
+        """See Transactions."""
+        return self._other.await_readable(timeout_s)

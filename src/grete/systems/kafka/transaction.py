@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from grete.clock import Clock
 from grete.kafka.client import KafkaConnection, Partition
-from grete.kafka.library import Producer
+from grete.kafka.errors import describe, reason_of
+from grete.kafka.library import KafkaException, Producer, TopicPartition
 from grete.kafka.producer import BATCH_BYTES, ReadableProducer, transaction_producer
 from grete.kafka.topics import Topics
 from grete.keyed_log import kafka_header
@@ -180,6 +181,16 @@ class GroupTransactions(ReadableProducer):
                 f"topic {stream} (and of its readers)",
                 pc.index(sizes, largest).as_py(),
             )
+
+    def await_readable(self, timeout_s: float) -> str:
+        """See Transactions."""
+        try:
+            asked = [TopicPartition(*where) for where in self._partitions()]
+            ends = self._connection.ends(asked, is_stable=False)
+        except KafkaException as error:
+            return describe(reason_of(error))
+        wanted = {(str(where.topic), int(where.partition)): offset for where, offset in ends.items()}
+        return self._connection.await_stable(wanted, timeout_s)
 
     def check_fence(self) -> None:
         """See Transactions."""
