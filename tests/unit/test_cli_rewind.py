@@ -1,103 +1,41 @@
-"""Rewinding from the command line: what it says it would do, what it refuses, and what the job does then.
-
-The job runs in this process through the testing kit, over the files that the commands open.
-"""
+"""Rewinding from the command line: what it says it would do, what it refuses, and what the job does then."""
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.support.rewound_job import (
+    CONFIG,
+    FIRST,
+    JOB,
+    SECOND,
+    Output,
+    batch,
+    grete_json,
+    new_outputs,
+    refused,
+    rewind,
+    three_batches,
+)
 
-from grete.checkpoint.task_commit import read_commits
 from grete.cli.main import main
 from grete.clock import SystemClock
-from grete.config.settings import Settings
-from grete.keyed_log.base import Entry
 from grete.keyed_log.sqlite import SqliteKeyedLog
 from grete.keyed_log.sqlite_coordinator_log import FILE_NAME
 from grete.metadata.coordinator_stream import stream_name
-from grete.model.ids import JobId, SystemStreamPartition, TaskName
 from grete.operations import open_job
 from grete.operations.configuration import set_config
 from grete.sqlite_file import open_file
 from grete.testing import counting
 from grete.testing.job import JobUnderTest
-from grete.wire.checkpoint_json import encode_log_key, encode_v1
-
-JOB = JobId("test")
-CONFIG = {
-    "task.inputs": "local.in",
-    "task.outputs": "local.out",
-    "systems.local.samza.offset.default": "oldest",
-    "systems.local.samza.key.serde": "string",
-    "systems.local.samza.msg.serde": "json",
-    "stores.counts.factory": "grete.store.sqlite",
-}
-FIRST, SECOND = "local.in.0", "local.in.1"
-Output = pytest.CaptureFixture[str]
-
-
-def batch(job: JobUnderTest, first: str, second: str) -> None:
-    """One batch of these keys, a second apart."""
-    for partition, keys in enumerate((first, second)):
-        for key in keys:
-            job.clock.advance(1)
-            job.send("local.in", 0, key=key, partition=partition)
-    assert job.run_batch() is not None
 
 
 @pytest.fixture
 def job(home: Path) -> Iterator[JobUnderTest]:
-    """Two tasks that have run three batches: "aa" and "x", "b" alone, "a" and "x"."""
-    file = open_file(home / "local" / FILE_NAME)
-    log = SqliteKeyedLog(file, stream_name(JOB), SystemClock())
-    with JobUnderTest(
-        counting.Counter, CONFIG, partitions={"local.in": 2}, directory=home, coordinator_log=log
-    ) as made:
-        batch(made, "aa", "x")
-        batch(made, "b", "")
-        batch(made, "a", "x")
-        made.stop()
+    with three_batches(home) as made:
         yield made
-    file.close()
-
-
-def grete_json(capsys: Output, *words: str) -> Any:
-    assert main([*words, "--job", "test", "-o", "json"]) == 0, capsys.readouterr().err
-    return json.loads(capsys.readouterr().out)
-
-
-def refused(capsys: Output, code: int, *words: str) -> str:
-    assert main([*words, "--job", "test"]) == code
-    return capsys.readouterr().err
-
-
-def rewind(capsys: Output, to: str, *more: str) -> dict[str, tuple[str, str, int, int]]:
-    """SSP -> (next offset now, then, processed again, skipped)."""
-    document = grete_json(capsys, "checkpoint", "rewind", "--to", to, *more)
-    assert document["executed"] == ("--execute" in more)
-    return {
-        row["ssp"]: (row["current"], row["new"], row["reprocessed"], row["skipped"])
-        for row in document["ssps"]
-    }
-
-
-def new_outputs(job: JobUnderTest) -> list[tuple[str, int]]:
-    """Records that the job sends when it is restarted and runs to the end."""
-    before = sent(job)
-    job.restart()
-    job.run()
-    return sorted((sent(job) - before).elements())
-
-
-def sent(job: JobUnderTest) -> Counter[tuple[str, int]]:
-    """Every output, in whatever partition."""
-    return Counter((str(one.key), int(one.message)) for one in job.outputs("local.out"))
 
 
 _REWIND = ("checkpoint", "rewind", "--to", "oldest")
@@ -308,199 +246,3 @@ def test_the_batches_that_can_be_rewound_to_are_listed(job: JobUnderTest, capsys
 
 
 # --- overwrite ---
-
-
-def test_what_is_exported_is_what_overwrite_reads(job: JobUnderTest, capsys: Output, tmp_path: Path) -> None:
-    file = str(tmp_path / "offsets.properties")
-    assert main(["checkpoint", "export", "--job", "test", "--to", file]) == 0
-    assert Path(file).read_text() == (
-        "tasknames.Partition 0.systems.local.streams.in.partitions.0 = 3\n"
-        "tasknames.Partition 1.systems.local.streams.in.partitions.1 = 1\n"
-    )
-    rewind(capsys, "oldest", "--execute")
-    new_outputs(job)
-    capsys.readouterr()
-    assert grete_json(capsys, "checkpoint", "diff", file) == []
-    Path(file).write_text(Path(file).read_text().replace("= 3", "= 2"))
-    (change,) = grete_json(capsys, "checkpoint", "diff", file)
-    assert change == {"task": "Partition 0", "ssp": FIRST, "current": "3", "new": "2"}
-    assert grete_json(capsys, "checkpoint", "overwrite", file) == {"executed": False, "changes": [change]}
-    assert grete_json(capsys, "checkpoint", "export")["Partition 0"] == {FIRST: "3"}
-    words = ("checkpoint", "overwrite", "--new-offsets", f"file://{file}", "--execute", "--reason", "again")
-    assert grete_json(capsys, *words) == {"executed": True, "changes": [change]}
-    assert main(["checkpoint", "show", "--job", "test"]) == 0
-    assert capsys.readouterr().out == Path(file).read_text()
-    assert new_outputs(job) == [("a", 7)]
-    (row,) = [row for row in grete_json(capsys, "history") if row["event"] == "checkpoint-overwrite"]
-    assert (row["source"], row["reason"]) == ("checkpoint-tool", "again")
-
-
-def offsets_file(tmp_path: Path, *lines: str) -> str:
-    path = tmp_path / "new.properties"
-    path.write_text("".join(f"{line}\n" for line in lines))
-    return str(path)
-
-
-@pytest.fixture
-def wide_job(home: Path) -> Iterator[JobUnderTest]:
-    """One task that reads both partitions and has processed one record of each."""
-    file = open_file(home / "local" / FILE_NAME)
-    grouper = "org.apache.samza.container.grouper.stream.AllSspToSingleTaskGrouperFactory"
-    config = {**CONFIG, "job.systemstreampartition.grouper.factory": grouper}
-    log = SqliteKeyedLog(file, stream_name(JOB), SystemClock())
-    with JobUnderTest(
-        counting.Counter, config, partitions={"local.in": 2}, directory=home, coordinator_log=log
-    ) as made:
-        batch(made, "a", "x")
-        made.stop()
-        yield made
-    file.close()
-
-
-def test_one_ssp_is_merged_unless_the_whole_checkpoint_is_replaced(
-    wide_job: JobUnderTest, capsys: Output, tmp_path: Path
-) -> None:
-    (task,) = wide_job.model.tasks
-    file = offsets_file(tmp_path, f"tasknames.{task}.systems.local.streams.in.partitions.0=-1")
-    assert grete_json(capsys, "checkpoint", "overwrite", file, "--execute")["executed"]
-    assert grete_json(capsys, "checkpoint", "export") == {task: {FIRST: "-1", SECOND: "0"}}
-    changes = grete_json(capsys, "checkpoint", "overwrite", file, "--replace", "--execute")["changes"]
-    assert changes == [{"task": task, "ssp": SECOND, "current": "0", "new": None}]
-    assert grete_json(capsys, "checkpoint", "export") == {task: {FIRST: "-1"}}
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("tasknames.Partition 0.systems.local.streams.in.partitions.0=4", "from 4 to before 5 are not there"),
-        ("tasknames.Partition 0.systems.local.streams.in.partitions.0=x", "no offset of its system"),
-        ("tasknames.Partition 0.systems.local.streams.in.partitions.1=0", "does not read local.in.1"),
-        ("tasknames.Partition 7.systems.local.streams.in.partitions.0=0", "has no task 'Partition 7'"),
-        ("systems.local.streams.in.partitions.0=0", "names no offset"),
-    ],
-)
-def test_offsets_that_the_job_could_not_start_from_are_not_written(
-    job: JobUnderTest, capsys: Output, tmp_path: Path, line: str, message: str
-) -> None:
-    before = grete_json(capsys, "checkpoint", "export")
-    command = ["checkpoint", "overwrite", offsets_file(tmp_path, line), "--execute", "--job", "test"]
-    assert main(command) in (1, 2)
-    assert message in capsys.readouterr().err
-    assert grete_json(capsys, "checkpoint", "export") == before
-
-
-def test_a_running_job_is_overwritten_only_with_live_and_then_by_startpoints(
-    job: JobUnderTest, capsys: Output, tmp_path: Path
-) -> None:
-    file = offsets_file(tmp_path, "tasknames.Partition 0.systems.local.streams.in.partitions.0=2")
-    command = ("checkpoint", "overwrite", file, "--execute")
-    with open_job(JOB) as handle, handle.stopped(""):
-        assert "--live" in refused(capsys, 4, *command)
-        assert "exclude each other" in refused(capsys, 2, *command, "--live", "--replace")
-        grete_json(capsys, *command, "--live")
-    (row,) = grete_json(capsys, "startpoint", "show")
-    assert (row["ssp"], row["to"], row["status"]) == (FIRST, "offset:3", "waiting")
-    assert grete_json(capsys, "checkpoint", "export")["Partition 0"] == {FIRST: "3"}
-    assert new_outputs(job) == [("a", 4)]
-
-
-def test_startpoints_that_wait_are_warned_of_since_they_win(
-    job: JobUnderTest, capsys: Output, tmp_path: Path
-) -> None:
-    rewind(capsys, "oldest", "--execute")
-    file = offsets_file(tmp_path, "tasknames.Partition 0.systems.local.streams.in.partitions.0=2")
-    assert main(["checkpoint", "overwrite", file, "--execute", "--job", "test"]) == 0
-    assert "2 startpoints wait to be applied and win" in capsys.readouterr().err
-
-
-def test_offsets_in_a_file_that_is_no_text_are_refused_with_its_name(
-    job: JobUnderTest, capsys: Output, tmp_path: Path
-) -> None:
-    file = tmp_path / "new.properties"
-    file.write_bytes(b"\xff")
-    assert main(["checkpoint", "overwrite", str(file), "--job", "test"]) == 2
-    assert f"{file} is not UTF-8 text" in capsys.readouterr().err
-
-
-# --- startpoints ---
-
-
-def test_a_startpoint_is_set_for_every_task_of_an_input_or_for_one(job: JobUnderTest, capsys: Output) -> None:
-    document = grete_json(capsys, "startpoint", "set", "--ssp", FIRST, "--to", "offset:3")
-    assert document == {"ssp": FIRST, "task": None, "to": "offset:3", "tasks": ["Partition 0"]}
-    grete_json(capsys, "startpoint", "set", "--ssp", SECOND, "--task", "Partition 1", "--to", "oldest")
-    assert main(["startpoint", "show", "--job", "test"]) == 0
-    assert "handed over" in capsys.readouterr().out
-    assert new_outputs(job) == [("a", 4), ("x", 3), ("x", 4)]
-    events = [row["event"] for row in grete_json(capsys, "history")]
-    assert events.count("startpoint") == 2
-
-
-def test_a_startpoint_of_a_running_job_waits_under_samzas_key_and_expires(
-    job: JobUnderTest, capsys: Output
-) -> None:
-    with open_job(JOB) as handle, handle.stopped(""):
-        assert "--live" in refused(capsys, 4, "startpoint", "set", "--ssp", FIRST, "--to", "oldest")
-        grete_json(capsys, "startpoint", "set", "--ssp", FIRST, "--to", "oldest", "--live")
-        grete_json(
-            capsys, "startpoint", "set", "--ssp", FIRST, "--task", "Partition 0", "--to", "upcoming", "--live"
-        )
-        assert sorted(handle.stream.raw("samza-startpoint-v1")) == [FIRST, f"{FIRST}.Partition 0"]
-    rows = grete_json(capsys, "startpoint", "show")
-    assert [(row["task"], row["status"]) for row in rows] == [(None, "waiting"), ("Partition 0", "waiting")]
-    assert all(row["expires_ms"] - row["created_ms"] == 12 * 3600 * 1000 for row in rows)
-    assert rows[0]["created_ms"] < rows[1]["created_ms"], "the newer one wins"
-    assert grete_json(capsys, "startpoint", "delete", "--all") == {"deleted": 2}
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "message"),
-    [
-        (("set", "--ssp", "local.other.0", "--to", "oldest"), 1, "no task of job test reads local.other.0"),
-        (
-            ("set", "--ssp", FIRST, "--task", "Partition 1", "--to", "oldest"),
-            1,
-            f"task 'Partition 1' does not read {FIRST}; it reads {SECOND}",
-        ),
-        (
-            ("set", "--ssp", FIRST, "--task", "Partition_1", "--to", "oldest"),
-            1,
-            "job test has no task 'Partition_1'; it has Partition 0, Partition 1",
-        ),
-        (("set", "--ssp", FIRST, "--to", "batch:1"), 2, "has no batches"),
-        (("delete",), 2, "say which"),
-        (("delete", "--all", "--ssp", FIRST), 2, "say which"),
-    ],
-)
-def test_startpoints_that_mean_nothing_are_refused(
-    job: JobUnderTest, capsys: Output, words: tuple[str, ...], code: int, message: str
-) -> None:
-    assert message in refused(capsys, code, "startpoint", *words)
-
-
-def test_before_the_first_run_samzas_checkpoint_is_shown_exported_and_overwritten_without_its_changelogs(
-    job: JobUnderTest, capsys: Output, tmp_path: Path
-) -> None:
-    changelog = SystemStreamPartition("local", "test-1-counts-changelog", 0)
-    samzas = {SystemStreamPartition.parse(FIRST): "3", changelog: "1795301207701-222492:2"}
-    task = TaskName("Partition 0")
-    with open_job(JOB) as handle, handle.commit_system() as system:
-        log = system.checkpoint_log(handle.checkpoint_log_name)
-        log.append(
-            [
-                Entry(
-                    encode_log_key(Settings.of(CONFIG).job.ssp_grouper, task, "checkpoint"), encode_v1(samzas)
-                )
-            ]
-        )
-        assert main(["checkpoint", "show", "--job", "test"]) == 0
-        assert "changelog" not in capsys.readouterr().out
-        (row,) = [row for row in grete_json(capsys, "job-model") if row["task"] == task]
-        assert (row["inputs"], row["checkpoint"]) == ([FIRST], {FIRST: "3"})
-        file = tmp_path / "offsets.properties"
-        assert main(["checkpoint", "export", "--job", "test", "--to", str(file)]) == 0
-        file.write_text(file.read_text().replace("= 3", "= 2"))
-        assert grete_json(capsys, "checkpoint", "overwrite", str(file), "--execute")["executed"]
-        moved = read_commits(log.read())[task]
-    assert moved.offsets == {SystemStreamPartition.parse(FIRST): "2"}
-    assert moved.changelog_marks == {changelog: "2"}  # where the store goes back to, as before
