@@ -73,7 +73,7 @@ class KafkaInputs(Inputs):
             found = self._take(spans, records)
             # the client also gives where a partition ends, which is no news where everything before it was given
             wait_s = until_s - self._clock.monotonic_s()
-            if found or wait_s <= 0:
+            if found or wait_s <= 0 or any(kept.messages for kept in self._kept.values()):
                 break
         self._hold_back(spans.keys())
         return found
