@@ -16,6 +16,7 @@ from grete.clock import SystemClock
 from grete.model.streams import StreamSpec
 from grete.spark import columns_used
 from grete.spark.pipeline_inputs import INPUT
+from grete.spark.pipeline_outputs import Shared
 from grete.spark.planned_source import read_stream
 from grete.systems.local.system import LocalSystem, Message
 from grete.tasks.read_plan import SourceOptions
@@ -34,10 +35,10 @@ SHAPES: dict[str, tuple[Shape, Set[str]]] = {
     "one": (lambda rows: rows.select("value"), {"value"}),
     "a filter's and another": (lambda rows: rows.where("partition = 1").select("key"), {"key", "partition"}),
     "within a function": (lambda rows: rows.select(F.length("value").alias("n")), {"value"}),
-    "renamed and dropped": (lambda rows: rows.withColumnRenamed("key", "k").drop("offset"), ALL - {"offset"}),
+    "renamed and dropped": (lambda rows: rows.withColumnRenamed("key", "k").drop("offset"), ALL),
     "added and chosen": (
         lambda rows: rows.withColumn("n", F.col("offset") + 1).select("n", "key"),
-        {"key", "offset"},
+        ALL,
     ),
     "under a function of batches": (
         lambda rows: rows.select("key", "timestamp").mapInArrow(as_it_is, "key binary, timestamp timestamp"),
@@ -60,7 +61,7 @@ SHAPES: dict[str, tuple[Shape, Set[str]]] = {
             rows.createOrReplaceTempView("records")
             or rows.sparkSession.sql("SELECT key FROM (SELECT * FROM records WHERE offset < 3)")
         ),
-        {"key", "offset"},
+        ALL,
     ),
     "of a subquery over a table": (
         lambda rows: (
@@ -69,17 +70,28 @@ SHAPES: dict[str, tuple[Shape, Set[str]]] = {
                 "SELECT value FROM records WHERE offset > (SELECT max(id) FROM range(3))"
             )
         ),
-        {"offset", "value"},
+        ALL,
+    ),
+    "of a branch that is not taken yet": (
+        lambda rows: rows.select(
+            F.when(F.current_timestamp() < "2020-01-01", F.col("key")).otherwise("later")
+        ),
+        {"key"},
+    ),
+    "of a filter that holds by the time of day": (
+        lambda rows: rows.where("now() > timestamp'2020-01-01' OR value IS NOT NULL").select("key"),
+        {"key", "value"},
     ),
     "of what is exploded": (
         lambda rows: rows.select(F.explode(F.array("key", "value")).alias("one")),
-        {"key", "value"},
+        ALL,
     ),
 }
 WITH_STATE: dict[str, tuple[Shape, Set[str]]] = {
     "counted": (lambda rows: rows.groupBy("key").count(), {"key"}),
     "all counted": (lambda rows: rows.agg(F.count(F.lit(1))), set()),
-    "once": (lambda rows: rows.dropDuplicates(["value"]).select("value"), {"value"}),
+    "once": (lambda rows: rows.dropDuplicates(["value"]).select("value"), ALL),
+    "once, of what was chosen": (lambda rows: rows.select("value").dropDuplicates(["value"]), {"value"}),
 }
 
 
@@ -113,12 +125,10 @@ def stream(spark: SparkSession, tmp_path: Path) -> Stream:
 
 
 @pytest.mark.parametrize("name", [*SHAPES, *WITH_STATE])
-def test_a_query_has_the_same_rows_when_what_it_does_not_use_is_null(
-    spark: SparkSession, stream: Stream, name: str
-) -> None:
+def test_a_query_has_the_same_rows_when_what_it_does_not_use_is_null(stream: Stream, name: str) -> None:
     shape, expected = (SHAPES | WITH_STATE)[name]
     frame, mode = shape(stream.frame()), "complete" if name in ("counted", "all counted") else "append"
-    assert columns_used.columns_used(spark, [frame], INPUT) == {"local.in": expected}
+    assert columns_used.columns_used(frame, INPUT) == {"local.in": expected}
     whole = stream.rows(frame, mode)
     columns_used.write(stream.used, {"local.in": expected})
     assert whole
@@ -133,36 +143,17 @@ def test_columns_that_are_not_used_are_null_in_the_source(stream: Stream) -> Non
     assert first[2:] == (None, None)
 
 
-def test_what_several_outputs_use_is_used(spark: SparkSession, stream: Stream) -> None:
+def test_what_outputs_share_is_computed_from_all_that_it_uses_though_none_shows_it(stream: Stream) -> None:
+    """Else state, and functions that look at what nobody shows, would have got nulls."""
+    rows = stream.frame().groupBy("key").agg(F.max("value").alias("most"), F.count("*").alias("n"))
+    outputs = {"local.c": rows.select("key", "n"), "local.b": rows.where("n > 1").select("key")}
+    assert columns_used.columns_used(Shared.of(outputs).frame, INPUT) == {"local.in": {"key", "value"}}
+
+
+def test_what_several_outputs_use_is_used(stream: Stream) -> None:
     rows = stream.frame()
-    frames = [rows.select("key"), rows.select("value"), spark.range(3).toDF("id")]
-    assert columns_used.columns_used(spark, frames, INPUT) == {"local.in": {"key", "value"}}
-
-
-class Refusing:
-    """A session whose optimizer fails."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
-        self._jsparkSession = self
-
-    def sessionState(self) -> Refusing:
-        return self
-
-    optimizer = sessionState
-
-    def execute(self, plan: object) -> object:
-        assert self._spark._jvm is not None
-        return self._spark._jvm.java.lang.Integer.parseInt("none")
-
-
-def test_a_plan_that_cannot_be_optimized_uses_what_its_operators_say(
-    spark: SparkSession, stream: Stream
-) -> None:
-    """The query is to say what is wrong with it, as ever."""
-    frame, refusing = stream.frame().where("offset > 3").select("key"), Refusing(spark)
-    found = columns_used.columns_used(refusing, [frame], INPUT)  # type: ignore[arg-type] # it has what is asked for
-    assert found == {"local.in": {"key", "offset"}}
+    outputs = {"local.a": rows.select("key"), "local.b": rows.select("value")}
+    assert columns_used.columns_used(Shared.of(outputs).frame, INPUT)["local.in"] >= {"key", "value"}
 
 
 def test_a_stale_file_does_not_outlive_the_next_start(tmp_path: Path) -> None:

@@ -46,6 +46,14 @@ def test_a_stream_without_readers_grows_to_any_count(system: LocalSystem, capsys
     assert system.partition_count("in") == 6
 
 
+def test_a_pipeline_lets_its_input_grow_to_any_count_since_sparks_state_is_by_key(
+    system: LocalSystem, capsys: Output
+) -> None:
+    submitted("counts", **{"app.class": "counts:Counts"})
+    assert main(["stream", "grow", "local.in", "--partitions", "6"]) == 0, capsys.readouterr().err
+    assert system.partition_count("in") == 6
+
+
 def test_a_stateful_job_lets_its_input_grow_to_a_multiple_only(system: LocalSystem, capsys: Output) -> None:
     submitted("orders", **STATEFUL)
     submitted("views", **{"task.class": "views:Views"})
@@ -68,16 +76,6 @@ def test_the_multiple_is_of_what_the_job_has_read_not_of_what_is_there(
     assert main(["stream", "grow", "local.in", "--partitions", "12"]) == 0
     assert main(["stream", "grow", "local.in", "--partitions", "18"]) == 1
     assert "had 4 partitions and has 18" in capsys.readouterr().err
-
-
-def test_a_pipeline_says_what_becomes_of_its_state_and_force_does_it(
-    system: LocalSystem, capsys: Output
-) -> None:
-    submitted("totals", **{"app.class": "totals:Totals"})
-    assert main(["stream", "grow", "local.in", "--partitions", "8"]) == 1
-    assert "job.lineage.state=discard" in capsys.readouterr().err
-    assert main(["stream", "grow", "local.in", "--partitions", "8", "--force"]) == 0
-    assert system.partition_count("in") == 8
 
 
 def test_a_stateful_job_that_does_not_follow_its_keys_is_asked_for(

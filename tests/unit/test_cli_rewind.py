@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -229,6 +230,29 @@ def test_a_pipeline_is_rewound_whole_or_in_part_and_only_without_its_state(
     assert "cannot be restored" in refused(capsys, 1, *command, "--state", "restore")
     assert rewind(capsys, "oldest", "--state", "discard") == EVERYTHING
     assert rewind(capsys, "oldest", "--state", "discard", "--ssp", FIRST) == {FIRST: EVERYTHING[FIRST]}
+
+
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [("", None), ("Aggregate [key]", "(Aggregate [key]) cannot be kept"), (None, "(its state)")],
+)
+def test_a_pipeline_that_keeps_nothing_in_spark_is_rewound_without_a_word_of_state(
+    job: JobUnderTest, capsys: Output, kept: str | None, said: str | None
+) -> None:
+    """Its lineage, on this machine, says what it keeps."""
+    with open_job(JOB) as handle:
+        set_config(handle, {"app.class": "x:X", "task.class": None}, reason="", force=True)
+        place = handle.settings.job.lineage_place(JOB, handle.home)
+        assert isinstance(place, Path)
+        for task, commit in handle.checkpoints().items():
+            folder = place / f"container-{handle.assignments()[task]}" / "lineages"
+            folder.mkdir(parents=True, exist_ok=True)
+            lineage = {"id": commit.lineage, "starting_offsets": {}, "plan": "", "sources": [], "kept": kept}
+            (folder / "current.json").write_text(json.dumps(lineage))
+    if said is None:
+        assert rewind(capsys, "oldest") == EVERYTHING
+    else:
+        assert said in refused(capsys, 1, "checkpoint", "rewind", "--to", "oldest")
 
 
 def test_the_batches_that_can_be_rewound_to_are_listed(job: JobUnderTest, capsys: Output) -> None:

@@ -1,4 +1,4 @@
-"""Offsets of a pipeline's sources that are not grete's: Spark alone has them, in the files of the lineage."""
+"""What Spark alone has of a pipeline, in its lineage's files: offsets of sources that are not grete's, and state."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from grete.checkpoint.task_commit import TaskCommit
 from grete.config.key_tables.job import LINEAGE_DIR
 from grete.model.ids import ContainerId, TaskName
 from grete.operations.job_handle import JobHandle
-from grete.spark.lineage_files import foreign_offsets
+from grete.spark.lineage_files import foreign_offsets, kept_by
 from grete.spark.location import OnAsking, open_location
 
 
@@ -45,3 +45,16 @@ def foreign_of_tasks(
         task: of_batch(containers[task], commit.lineage, commit.batch_id) for task, commit in asked.items()
     }
     return {task: offsets for task, offsets in found.items() if offsets is not None}
+
+
+def kept_in_spark(handle: JobHandle, commits: Mapping[TaskName, TaskCommit]) -> str | None:
+    """What the tasks' lineages have in Spark alone, "" for nothing; None where that is not known on this machine."""
+    place, containers = handle.settings.job.lineage_place(handle.job, handle.home), handle.assignments()
+    begun = {task: commit.lineage for task, commit in commits.items() if commit.lineage}
+    if not isinstance(place, Path) or begun.keys() - containers.keys():
+        return None if begun else ""
+    found = {
+        kept_by(place / f"container-{containers[task]}" / "lineages", lineage)
+        for task, lineage in begun.items()
+    }
+    return None if None in found else "; ".join(sorted(kept for kept in found if kept))

@@ -40,13 +40,8 @@ def _problem(handle: JobHandle, stream: SystemStream, partitions: int) -> str | 
     before = len({ssp.partition for ssps in assigned for ssp in ssps if ssp.system_stream == stream})
     if before in (0, partitions):
         return None  # it never ran, or nothing changes for it
-    if settings.job.is_pipeline:
-        return (
-            "Spark's state of a DataFrame pipeline cannot follow its keys: the next start is refused unless "
-            "job.lineage.state=discard"
-        )
-    if not settings.is_stateful:
-        return None
+    if settings.job.is_pipeline or not settings.is_stateful:
+        return None  # Spark's state is by key, wherever a record comes from
     if not settings.job.is_expansion_enabled:
         return f"{SSP_EXPANSION.name}=false: keys that move to new partitions leave their state behind"
     return refused_count(stream, previous_count=before, current_count=partitions)

@@ -26,6 +26,7 @@ from grete.config.choices import LineageState
 from grete.errors import JobError
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
 from grete.model.startpoint import Startpoint, StartpointKind, StateChoice, StateRequest
+from grete.operations.foreign_sources import kept_in_spark
 from grete.operations.job_handle import JobHandle, no_such_task
 from grete.operations.startpoints import Where, write_startpoints
 from grete.systems.admin import PartitionOffsets
@@ -173,11 +174,14 @@ class _Planner:
     def _pipeline_choice(self, choice: StateChoice) -> StateChoice:
         if choice is StateChoice.RESTORE:
             raise JobError("the state of a DataFrame pipeline is Spark's and cannot be restored to a point")
-        may_discard = self._settings.job.lineage_state is LineageState.DISCARD
-        if choice is StateChoice.KEEP and not may_discard:
+        if choice is StateChoice.DISCARD or self._settings.job.lineage_state is LineageState.DISCARD:
+            return choice
+        kept = kept_in_spark(self._handle, self._commits)
+        if kept != "":
+            what = "its state" if kept is None else kept
             raise JobError(
-                "the state of a DataFrame pipeline cannot be kept when it reads from elsewhere; "
-                "say --state discard to start with empty state"
+                f"what Spark keeps of a DataFrame pipeline ({what}) cannot be kept when it reads from elsewhere; "
+                f"say --state discard to begin without"
             )
         return choice
 

@@ -182,6 +182,12 @@ def foreign_offsets(place: Location, lineage: str, batch: int) -> dict[str, str]
     }
 
 
+def kept_by(place: Location, lineage: str) -> str | None:
+    """What a lineage has in Spark alone, "" for nothing: see `LineageInfo`. None where its record is not."""
+    known = _current(place)
+    return None if known is None or known.id != lineage else known.kept
+
+
 def _current(place: Location) -> LineageInfo | None:
     try:
         document = orjson.loads((place / CURRENT).read_bytes())

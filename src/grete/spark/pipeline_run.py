@@ -154,9 +154,8 @@ class PipelineRun:
     ) -> Ended:
         """Run the query; `_has_begun` once it has committed."""
         started, lineage = self._started, self._lineage_of(decision)
-        columns_used.write(
-            used_file(started), columns_used.columns_used(self._spark, built.frames.values(), INPUT)
-        )
+        used = columns_used.columns_used(built.shared.frame, INPUT)
+        columns_used.write(used_file(started), used)
         with closing(Sinks(self._spark, started, lineage.id, built.streams, pipeline)) as sinks:
             frame = sinks.query(built.shared.frame)
             batches = PipelineBatches(
