@@ -232,6 +232,10 @@ class StreamNotFound(StreamError):
     """The stream does not exist in its system."""
 
 
+class StreamRecreated(StreamError):
+    """An input was deleted and made again under its name: offsets that were read or committed are of the old one."""
+
+
 class OffsetOutOfRange(StreamError):
     """The offset asked for is not in the stream. The message carries the range that is there."""
 

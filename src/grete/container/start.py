@@ -26,7 +26,7 @@ from grete.container.kept import EndedEpoch
 from grete.container.rewind import apply_startpoints
 from grete.container.samza_state import take_over
 from grete.container.specs import runner_spec, single_system, store_positions
-from grete.errors import StreamError
+from grete.errors import StreamRecreated
 from grete.failpoints import failpoint
 from grete.metadata.access import open_coordinator_stream
 from grete.metadata.history import History
@@ -109,7 +109,7 @@ def prepare(
 
     Raises:
         ConfigError, ApplicationError: the application cannot be loaded, or the inputs are of several systems.
-        StreamError: an input was deleted and recreated.
+        StreamRecreated: an input was deleted and recreated.
         Fenced: another incarnation has taken over.
         LogCorrupted, OffsetOutOfRange, JobError: see `reconcile_checkpoint_store`, `take_over`, `apply_startpoints`
             and `starting_offsets`.
@@ -167,13 +167,14 @@ def check_inputs(assignment: Assignment, systems: Mapping[str, System]) -> None:
     """Whether the inputs are still those that the job model was made of.
 
     Raises:
-        StreamError: one was deleted and recreated. Checkpoints are offsets of the old one.
+        StreamRecreated: one was deleted and recreated. Checkpoints are offsets of the old one.
+        StreamError: no answer.
     """
     for stream in sorted({ssp.system_stream for ssp in assignment.ssps}):
         known = assignment.input_uids.get(stream)
         now = systems[stream.system].stream_uid(stream.stream) if known else ""
         if now and now != known:
-            raise StreamError(
+            raise StreamRecreated(
                 f"{stream} was deleted and recreated while the job ran (id {known}, now {now}); its checkpoints are "
                 f"offsets of the old one. Stop the job and run it again: it explains how to resume"
             )

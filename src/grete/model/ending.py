@@ -13,7 +13,14 @@ from dataclasses import asdict, dataclass, fields
 from enum import IntEnum
 from typing import Any
 
-from grete.errors import ApplicationError, GreteError, MissingExtra, OffsetOutOfRange, ProcessingError
+from grete.errors import (
+    ApplicationError,
+    GreteError,
+    MissingExtra,
+    OffsetOutOfRange,
+    ProcessingError,
+    StreamRecreated,
+)
 
 _MARK = "grete-failure: "
 _LONGEST = 1_000
@@ -150,4 +157,5 @@ def exit_code(error: GreteError) -> int:
         return ExitCode.POISON
     if isinstance(error, ApplicationError | MissingExtra):
         return ExitCode.UNUSABLE
-    return ExitCode.OFFSETS_GONE if isinstance(error, OffsetOutOfRange) else error.exit_code
+    is_gone = isinstance(error, OffsetOutOfRange | StreamRecreated)
+    return ExitCode.OFFSETS_GONE if is_gone else error.exit_code

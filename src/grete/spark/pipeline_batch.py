@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 
 from pyspark.sql import DataFrame
@@ -40,9 +40,13 @@ class PipelineBatches:
         stamps: OutputStamps | None,
         dead_letters: str | None = None,
         *,
+        check_inputs: Callable[[], None] = lambda: None,
         has_foreign_sources: bool = False,
     ) -> None:
-        """`dead_letters` is the output that is the stream of dead letters. `has_foreign_sources`: see TaskCommit."""
+        """`dead_letters` is the output that is the stream of dead letters. `has_foreign_sources`: see TaskCommit.
+
+        `check_inputs` is called when a batch has read what it reads, before it is committed.
+        """
         self._target = target
         self._lineage = lineage
         self._tasks = tasks
@@ -51,6 +55,7 @@ class PipelineBatches:
         self._sinks = sinks
         self._stamps = stamps
         self._dead_letters = dead_letters
+        self._check_inputs = check_inputs
         self._has_foreign_sources = has_foreign_sources
         self.position = dict(starting)
         """The next offset to read of each SSP, as of the last batch that is done."""
@@ -60,7 +65,7 @@ class PipelineBatches:
 
         Raises:
             Fenced, InDoubt: see TransactionalStore.commit; what was written is not committed then.
-            GreteError: a sink's, see `Sink.write`.
+            GreteError: a sink's, see `Sink.write`; or that of `check_inputs`.
         """
         read = sum(max(0, offset - self.position.get(ssp, 0)) for ssp, offset in end.next_offsets.items())
         failpoint("batch.before-run")
@@ -73,6 +78,7 @@ class PipelineBatches:
             return BatchOutcome()
         segments, letters = self._write(batch, Batch(self._lineage, batch_id, self._target.fences[0].epoch))
         failpoint("batch.after-run")
+        self._check_inputs()
         commit_s = self._commit(segments, batch_id, end)
         self.position |= end.next_offsets
         failpoint("batch.after-commit")

@@ -23,7 +23,7 @@ from grete.container.housekeeping import housekeeping
 from grete.container.lasting import said_while_it_lasts
 from grete.container.offset_publisher import OffsetPublisher
 from grete.container.rewind import applied_startpoints
-from grete.container.start import Started
+from grete.container.start import Started, check_inputs
 from grete.errors import ConfigError, GreteError, JobError, StateDoesNotFit
 from grete.failpoints import failpoint
 from grete.model.ending import failure_of, note
@@ -62,6 +62,7 @@ from grete.spark.pipeline_places import check_places
 from grete.spark.pipeline_plan import check_containers, gathers
 from grete.spark.query import Query, QuerySettings, RunBatch
 from grete.spark.query_progress import ProgressReader
+from grete.spark.same_inputs import SameInputs
 from grete.spark.sinks.factory import Sinks, check_format, output_streams
 from grete.tasks.commit.base import BatchOutcome
 from grete.tasks.ranges import SourceOffsets
@@ -156,7 +157,11 @@ class PipelineRun:
         started, lineage = self._started, self._lineage_of(decision)
         used = columns_used.columns_used(built.shared.frame, INPUT)
         columns_used.write(used_file(started), used)
-        with closing(Sinks(self._spark, started, lineage.id, built.streams, pipeline)) as sinks:
+        same = SameInputs(lambda: check_inputs(self._assignment, started.systems))
+        with (
+            closing(same),
+            closing(Sinks(self._spark, started, lineage.id, built.streams, pipeline)) as sinks,
+        ):
             frame = sinks.query(built.shared.frame)
             batches = PipelineBatches(
                 sinks.target,
@@ -168,6 +173,7 @@ class PipelineRun:
                 sinks.by_name,
                 sinks.stamps,
                 built.dead_letters,
+                check_inputs=same.check_now,
                 has_foreign_sources=bool(lineage.foreign_sources),
             )
             query = self._query(batches.run, lineage, pipeline.output_mode)
@@ -180,6 +186,7 @@ class PipelineRun:
             progress = ProgressReader(lineage.sources)
 
             def look(streaming: StreamingQuery) -> None:
+                same.check_seen()
                 for metrics in progress.new(streaming):
                     self.on_progress(metrics)
 

@@ -65,7 +65,8 @@ class Query:
         self.on_at_work: Callable[[], None] = lambda: None
         self.on_outcome: Callable[[int, BatchOutcome], None] = lambda batch_id, outcome: None
         self.on_look: Callable[[StreamingQuery], None] = lambda query: None
-        """Called about every second while the query runs, and when it has ended, to look at its progress."""
+        """Called about every second while the query runs, and when it has ended, to look at its progress. Where it raises
+        a GreteError the query ends, and that is raised."""
 
     def _for_each_batch(self, batch: DataFrame, batch_id: int) -> None:
         with self._in_batch:
@@ -138,8 +139,15 @@ class Query:
                 self.on_at_work()
             looks += 1
             if looks % _LOOK_EVERY == 0:
-                self.on_look(query)
+                self._look(query)
         self.on_look(query)
+
+    def _look(self, query: StreamingQuery) -> None:
+        try:
+            self.on_look(query)
+        except GreteError:
+            self._end(query)
+            raise
 
     def _end(self, query: StreamingQuery) -> None:
         """Let the batch at work end, and none begin.

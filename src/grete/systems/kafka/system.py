@@ -20,6 +20,7 @@ from grete.errors import (
     OffsetOutOfRange,
     StreamError,
     StreamNotFound,
+    StreamRecreated,
 )
 from grete.kafka.client import KafkaConnection
 from grete.kafka.errors import stream_errors
@@ -135,7 +136,8 @@ class KafkaSystem(System):
         """See SystemAdmin. `newest` is the offset before the upcoming one, as in Samza, though it may be a gap.
 
         Raises:
-            StreamError: also when the topic was deleted and recreated since the first call.
+            StreamRecreated: the topic was deleted and recreated since the first call.
+            StreamError: no answer.
         """
         found = self._topics.get(stream)
         self._check_same(stream, found.id)
@@ -159,7 +161,7 @@ class KafkaSystem(System):
         with self._lock:
             known = self._uids.setdefault(stream, uid)
         if known != uid:
-            raise StreamError(
+            raise StreamRecreated(
                 f"topic {stream} of system {self.name!r} was deleted and recreated (id {known}, now {uid}): "
                 f"offsets that were read belong to the old one. Restart the job; it will explain how to resume"
             )
