@@ -37,6 +37,14 @@ class Typo(Priced):
     def build(self, inputs):
         return inputs["local.in"].select("key", "valu")
 
+class Numbers(Priced):
+    def build(self, inputs):
+        return inputs["local.in"].select(inputs["local.in"]["partition"].alias("value"))
+
+class Elsewhere(Priced):
+    def build(self, inputs):
+        return inputs["local.inn"]
+
 class Counting(Priced):
     def build(self, inputs):
         return inputs["local.in"].groupBy("key").count()
@@ -165,6 +173,24 @@ def test_a_plan_that_cannot_run_is_refused_in_sparks_words_and_in_one_attempt(
         assert word in refused.stderr
     assert "Traceback" not in refused.stderr
     assert not tried.left_behind()
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (
+            "Numbers",
+            "output local.out: a pipeline's column 'value' must be string or binary, it is int. Cast it",
+        ),
+        ("Elsewhere", "build asks for the input 'local.inn', which is none; task.inputs has local.in"),
+    ],
+)
+def test_what_a_start_would_refuse_a_dry_run_refuses(
+    trial: Callable[[str], Trial], kind: str, words: str
+) -> None:
+    refused = trial(kind).run("--dry-run")
+    assert refused.returncode == 2, refused.stdout
+    assert words in refused.stderr
 
 
 def test_a_setting_that_spark_refuses_is_named_without_a_trace(trial: Callable[[str], Trial]) -> None:

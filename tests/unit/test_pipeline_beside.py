@@ -180,9 +180,14 @@ def building(text: str) -> str:
         ("print('so long', flush=True); os._exit(3)", 8, "(?s)exit code 3 during 'build'.*so long"),
         ("sys.exit(0)", 8, r"build of mine:Own failed: it has called sys.exit\(0\)"),
         ("os.kill(os.getpid(), 11)", 8, "signal SIGSEGV during 'build'"),
-        ("{}['nothing']", 8, "build of mine:Own failed: 'nothing'"),
+        ("{}['nothing']", 8, r"build of mine:Own failed: KeyError: 'nothing' \(mine.py, line \d+\)"),
+        (
+            "inputs['local.other']",
+            2,
+            r"asks for the input 'local.other', which is none; task.inputs has local\.\w+",
+        ),
         ("raise Mute", 8, "mine:Own"),
-        ("self.build(inputs)", 8, "build of mine:Own failed: maximum recursion depth"),
+        ("self.build(inputs)", 8, "build of mine:Own failed: RecursionError: maximum recursion depth"),
         ("os.closerange(3, 1 << 16)", 8, "mine:Own .* ended with exit code 1 during 'build'"),
         (
             WRITING,

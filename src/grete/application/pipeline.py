@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import importlib
 import os
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from grete.api import DataFramePipeline
@@ -17,6 +19,7 @@ from grete.application.load import load_class
 from grete.errors import ApplicationError, ConfigError, GreteError
 
 _KEY = "app.class"
+_NOT_OWN = (str(Path(__file__).parents[1]), "site-packages", "<")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +56,30 @@ def has_own_write_batch(pipeline: DataFramePipeline) -> bool:
 
 def build_failed(application: str, error: BaseException) -> ApplicationError:
     """The error of a `build` that raised this. An exit is one as well, and would end a container with its code."""
-    said = f"it has called sys.exit({error.code!r})" if isinstance(error, SystemExit) else error
-    return ApplicationError(f"build of {application} failed: {said}")
+    if isinstance(error, SystemExit):
+        said = f"it has called sys.exit({error.code!r})"
+    else:  # Spark's own errors begin with their names, in brackets
+        said = text if (text := str(error)).startswith("[") else f"{type(error).__name__}: {text}"
+    return ApplicationError(f"build of {application} failed: {said}{_place_of(error)}")
+
+
+def _place_of(error: BaseException) -> str:
+    """The last line of the application's own that was at work; nothing when there is none."""
+    own = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not any(part in frame.filename for part in _NOT_OWN)
+    ]
+    return f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
+
+
+class GivenInputs(dict[str, Any]):
+    """What `build` gets: the inputs' frames by `system.stream`."""
+
+    def __missing__(self, name: object) -> Any:
+        raise ConfigError(
+            f"{_KEY}: build asks for the input {name!r}, which is none; task.inputs has {', '.join(sorted(self))}"
+        )
 
 
 def named_outputs(built: Any, frame: type[Any], application: str, single: str) -> dict[str, Any]:
@@ -129,7 +154,7 @@ class PipelineThere:
         try:
             frame, session = _connected(address)
             self._pipeline.context = RunContext(session, self._config)
-            tables = {name: session.table(view) for name, view in inputs.items()}
+            tables = GivenInputs({name: session.table(view) for name, view in inputs.items()})
             outputs = named_outputs(self._pipeline.build(tables), frame, self._path, self._pipeline.output)
             views = {name: f"{prefix}{index}" for index, name in enumerate(outputs)}
             for name, view in views.items():

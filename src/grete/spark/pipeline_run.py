@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from grete.api import DataFramePipeline
-from grete.application.pipeline import RunContext, build_failed, load_pipeline, named_outputs
+from grete.application.pipeline import GivenInputs, RunContext, build_failed, load_pipeline, named_outputs
 from grete.config.application_config import ApplicationConfig
 from grete.config.choices import LineageState
 from grete.config.settings import Settings
@@ -60,6 +60,7 @@ from grete.spark.pipeline_inputs import (
 from grete.spark.pipeline_outputs import Shared
 from grete.spark.pipeline_places import check_places
 from grete.spark.pipeline_plan import check_containers, gathers
+from grete.spark.pipeline_rows import check_types
 from grete.spark.query import Query, QuerySettings, RunBatch
 from grete.spark.query_progress import ProgressReader
 from grete.spark.same_inputs import SameInputs
@@ -260,7 +261,16 @@ class PipelineRun:
         )
 
     def _encoded(self, frame: DataFrame, stream: SystemStream | None) -> DataFrame:
-        return frame if stream is None else encoded(frame, stream, self._settings)
+        if stream is None:
+            return frame
+        made = encoded(frame, stream, self._settings)
+        try:
+            check_types(dict(made.dtypes), ("key", "value"))
+        except ConfigError as error:
+            raise ConfigError(
+                f"output {stream}: {error}. Cast it, or take away `value`, and all columns make the value as JSON"
+            ) from error
+        return made
 
     def _with_letters(self, outputs: dict[str, DataFrame], letters: DataFrame | None) -> dict[str, DataFrame]:
         """The outputs, and as one more the stream of dead letters where there may be any."""
@@ -278,7 +288,7 @@ class PipelineRun:
         pipeline.context = RunContext(self._spark, ApplicationConfig(self._assignment.config))
         try:
             with said_while_it_lasts(f"build of {application}"):
-                built = pipeline.build(dict(inputs))
+                built = pipeline.build(GivenInputs(inputs))
         except (GreteError, Py4JNetworkError):
             raise
         except (Exception, SystemExit) as error:

@@ -65,8 +65,8 @@ class Query:
         self.on_at_work: Callable[[], None] = lambda: None
         self.on_outcome: Callable[[int, BatchOutcome], None] = lambda batch_id, outcome: None
         self.on_look: Callable[[StreamingQuery], None] = lambda query: None
-        """Called about every second while the query runs, and when it has ended, to look at its progress. Where it raises
-        a GreteError the query ends, and that is raised."""
+        """Called about every second while the query runs, and when it has ended, to look at its progress. A
+        GreteError of it ends the query and is raised."""
 
     def _for_each_batch(self, batch: DataFrame, batch_id: int) -> None:
         with self._in_batch:
