@@ -20,7 +20,8 @@ from tests.support.postgresql import PostgreSql
 from grete import Batch, DataFramePipeline
 from grete.config.settings import Settings
 from grete.config.settings.outputs import OutputSettings
-from grete.errors import ConfigError, Fenced, JobError, StreamUnreachable
+from grete.errors import ApplicationError, ConfigError, Fenced, JobError, StreamUnreachable
+from grete.model.ending import ExitCode, exit_code
 from grete.model.fence import Fence
 from grete.spark.sinks.base import Sink
 from grete.spark.sinks.delta import DeltaSink
@@ -168,6 +169,29 @@ def test_a_table_whose_columns_changed_refuses_the_batch_and_takes_it_when_they_
     assert target.numbers() == [1]
     target.sink(2).write(target.rows(2), Batch("l", 1))
     assert target.numbers() == [1, 2]
+
+
+def test_a_delta_table_says_which_columns_it_does_not_have_or_has_of_another_type(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """And the container that is refused is not started again, as nothing would differ."""
+    table = DeltaTable(spark, tmp_path / "table")
+    with contextlib.closing(table.sink(1)) as sink:
+        sink.write(table.rows(1), Batch("lineage", 0, 1))
+        for rows, words in (
+            (
+                table.rows(2).withColumn("extra", F.lit("x")),
+                r"has no column extra string \(outputs\.out\.option\.mergeSchema=true adds what is new\)",
+            ),
+            (
+                table.rows(2).withColumn("n", F.array("n")),
+                r"its column n is int, and array<int> in the rows",
+            ),
+        ):
+            with pytest.raises(ApplicationError, match=words) as raised:
+                sink.write(rows, Batch("lineage", 1, 1))
+            assert exit_code(raised.value) == ExitCode.UNUSABLE
+    assert table.numbers() == [1]
 
 
 def test_a_database_that_has_no_room_is_waited_for_and_each_row_is_there_once(

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from grete.api import Batch
 from grete.config.settings.outputs import OutputSettings
-from grete.errors import Fenced, JobError
+from grete.errors import ApplicationError, Fenced, JobError
 from grete.failpoints import failpoint
 from grete.model.fence import Fence
 from grete.spark.sinks.base import compute_only
@@ -75,7 +75,8 @@ class DeltaSink:
 
         Raises:
             Fenced: a later incarnation of the container writes the table.
-            JobError: the table is another one than the one that was written, or it refuses the rows.
+            ApplicationError: it refuses the rows, whose columns are not its own.
+            JobError: the table is another one than the one that was written.
         """
         if self._last is not None and not self._is_there():
             raise self._dropped("")
@@ -122,11 +123,28 @@ class DeltaSink:
         try:
             marked.option("userMetadata", mark.text()).save(self._path)
         except AnalysisException as error:
-            raise JobError(
+            raise ApplicationError(
                 f"outputs.{self._settings.name}: the Delta table {self._path} refuses batch {batch!r}, and has "
-                f"nothing of it: {str(error)[:1500]}"
+                f"nothing of it: {self._difference(rows)}{str(error)[:1500]}"
             ) from error
         return mark
+
+    def _difference(self, rows: DataFrame) -> str:
+        """How the rows differ from the table, with the way out; empty where they do not."""
+        if not self._is_there():
+            return ""
+        table = self._spark.read.format("delta").load(self._path)
+        there, given = dict(table.dtypes), dict(rows.dtypes)
+        said = []
+        if new := [f"{name} {type_}" for name, type_ in given.items() if name not in there]:
+            option = f"outputs.{self._settings.name}.option.mergeSchema=true"
+            said.append(f"it has no column {', '.join(new)} ({option} adds what is new)")
+        said += [
+            f"its column {name} is {there[name]}, and {type_} in the rows"
+            for name, type_ in given.items()
+            if there.get(name, type_) != type_
+        ]
+        return "".join(f"{one}; " for one in said)
 
     def _newest(self) -> _Mark:
         """The last commit of this output, of version 0 when there is none yet."""
