@@ -66,6 +66,10 @@ def run(options: argparse.Namespace) -> int:
     else:
         _print(found)
         say_whether_written(executed=executed)
+        if executed:
+            print(
+                f"the checkpoints of {found.job.shown} were written: `grete run` with this configuration goes on"
+            )
     return 1 if found.blocks else 0
 
 
@@ -110,4 +114,9 @@ def _print(found: SparkTakeOver) -> None:
         for ssp in task.ssps
     ]
     print_table(("task", "container", "input", "checkpoint"), rows)
+    if query.planned_ends:
+        ends = ", ".join(
+            f"{topic}.{partition} {end}" for (topic, partition), end in sorted(query.planned_ends.items())
+        )
+        print(printable(f"planned and not committed, up to before: {ends}"))
     print_findings(found.notes)
