@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -13,8 +14,9 @@ def tree(pid: int) -> Iterator[int]:
     """The process and all that it has begun, as they live now."""
     yield pid
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in task.read_text().split():
-            yield from tree(int(child))
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+            for child in task.read_text().split():
+                yield from tree(int(child))
 
 
 def cpu_s(pid: int) -> float:
