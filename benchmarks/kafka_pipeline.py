@@ -107,6 +107,17 @@ def early(parsed: DataFrame) -> DataFrame:
     )
 
 
+def fill(bootstrap: str, records: int) -> None:
+    """The records of all turns, into the topic `in`."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50})
+    for i in range(records):
+        value = b'{"n":%d,"carrier":"C%d","delay":%d,"pad":"%s"}' % (i, i % 16, i % 300, b"x" * 100)
+        producer.produce("in", value, b"key%d" % (i % 5_000), i % PARTITIONS)
+        if i % 10_000 == 0:
+            producer.flush()
+    producer.flush()
+
+
 class Bench:
     """A broker, a topic that is filled once, a session."""
 
@@ -129,19 +140,10 @@ class Bench:
         }
         self.spark: SparkSession = build_session("bench", self.config, kafka_system="kafka")
         self._topic("in")
-        self._fill()
+        fill(self._bootstrap, records)
 
     def _topic(self, name: str) -> None:
         self._admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(30)
-
-    def _fill(self) -> None:
-        producer = Producer({"bootstrap.servers": self._bootstrap, "linger.ms": 50})
-        for i in range(self.records):
-            value = b'{"n":%d,"carrier":"C%d","delay":%d,"pad":"%s"}' % (i, i % 16, i % 300, b"x" * 100)
-            producer.produce("in", value, b"key%d" % (i % 5_000), i % PARTITIONS)
-            if i % 10_000 == 0:
-                producer.flush()
-        producer.flush()
 
     def _next(self) -> str:
         """A fresh output topic, which names the run."""

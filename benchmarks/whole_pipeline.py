@@ -9,26 +9,23 @@ from __future__ import annotations
 
 import argparse
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-
-from confluent_kafka import Producer
 
 from benchmarks import kafka_pipeline
 from benchmarks.contestants import (
     CONNECTOR_JARS,
-    PARTITIONS,
     Command,
     keep,
     make_topic,
     surroundings,
 )
-from benchmarks.data_plane import Cost
+from benchmarks.data_plane import Cost, compare
 from benchmarks.processes import own_cpu_s, tree
 from grete.testing.kafka_broker import KafkaCluster
 
@@ -51,13 +48,7 @@ class Bench:
         self._folder = folder
         self._turns = 0
         make_topic(self._bootstrap, "in")
-        producer = Producer({"bootstrap.servers": self._bootstrap, "linger.ms": 50})
-        for i in range(records):
-            value = b'{"n":%d,"carrier":"C%d","delay":%d,"pad":"%s"}' % (i, i % 16, i % 300, b"x" * 100)
-            producer.produce("in", value, b"key%d" % (i % 5_000), i % PARTITIONS)
-            if i % 10_000 == 0:
-                producer.flush()
-        producer.flush()
+        kafka_pipeline.fill(self._bootstrap, records)
 
     def _next(self) -> tuple[str, Path]:
         self._turns += 1
@@ -169,20 +160,6 @@ def run_by_hand(query: str, bootstrap: str, target: str, folder: str) -> None:
     spark.stop()
 
 
-def _compared(grete: Sequence[Cost], by_hand: Sequence[Cost]) -> Mapping[str, object]:
-    pairs = list(zip(grete, by_hand, strict=True))
-    clock = [round(theirs.seconds / ours.seconds, 2) for ours, theirs in pairs]
-    cpu = [round(theirs.cpu_s / ours.cpu_s, 2) for ours, theirs in pairs]
-    return {
-        "grete_s": round(statistics.median(one.seconds for one in grete), 2),
-        "by_hand_s": round(statistics.median(one.seconds for one in by_hand), 2),
-        "ratio": round(statistics.median(clock), 2),
-        "ratios": clock,
-        "cpu_ratio": round(statistics.median(cpu), 2),
-        "cpu_ratios": cpu,
-    }
-
-
 def run(records: int, pairs: int, only: Sequence[str]) -> dict[str, object]:
     """The comparisons of these queries, in turns, the order changing; all without any."""
     with tempfile.TemporaryDirectory(prefix="grete-bench-") as name:
@@ -190,17 +167,10 @@ def run(records: int, pairs: int, only: Sequence[str]) -> dict[str, object]:
         broker.start()
         try:
             bench = Bench(broker, records, Path(name))
-            found: dict[str, object] = {}
-            for query in only or QUERIES:
-                sides: list[Callable[[str], Cost]] = [bench.grete, bench.by_hand]
-                costs: tuple[list[Cost], list[Cost]] = ([], [])
-                for number in range(-1, pairs):  # the first pair fills the broker's caches
-                    for side in (0, 1) if number % 2 else (1, 0):
-                        cost = sides[side](query)
-                        if number >= 0:
-                            costs[side].append(cost)
-                found[query] = _compared(*costs)
-            return found
+            return {
+                query: compare(records, pairs, partial(bench.grete, query), partial(bench.by_hand, query))
+                for query in only or QUERIES
+            }
         finally:
             broker.stop()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -44,19 +44,26 @@ def batch(job: JobUnderTest, first: str, second: str) -> None:
 
 
 @contextmanager
-def three_batches(home: Path) -> Iterator[JobUnderTest]:
-    """Two tasks that have run three batches: "aa" and "x", "b" alone, "a" and "x"."""
+def job_in(home: Path, config: Mapping[str, str] = CONFIG) -> Iterator[JobUnderTest]:
+    """The job, with its coordinator stream where commands look for it."""
     file = open_file(home / "local" / FILE_NAME)
     log = SqliteKeyedLog(file, stream_name(JOB), SystemClock())
     with JobUnderTest(
-        counting.Counter, CONFIG, partitions={"local.in": 2}, directory=home, coordinator_log=log
+        counting.Counter, config, partitions={"local.in": 2}, directory=home, coordinator_log=log
     ) as made:
+        yield made
+    file.close()
+
+
+@contextmanager
+def three_batches(home: Path) -> Iterator[JobUnderTest]:
+    """Two tasks that have run three batches: "aa" and "x", "b" alone, "a" and "x"."""
+    with job_in(home) as made:
         batch(made, "aa", "x")
         batch(made, "b", "")
         batch(made, "a", "x")
         made.stop()
         yield made
-    file.close()
 
 
 def grete_json(capsys: Output, *words: str) -> Any:

@@ -14,6 +14,7 @@ from tests.support.rewound_job import (
     Output,
     batch,
     grete_json,
+    job_in,
     new_outputs,
     refused,
     rewind,
@@ -22,16 +23,10 @@ from tests.support.rewound_job import (
 
 from grete.checkpoint.task_commit import read_commits
 from grete.cli.main import main
-from grete.clock import SystemClock
 from grete.config.settings import Settings
 from grete.keyed_log.base import Entry
-from grete.keyed_log.sqlite import SqliteKeyedLog
-from grete.keyed_log.sqlite_coordinator_log import FILE_NAME
-from grete.metadata.coordinator_stream import stream_name
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.operations import open_job
-from grete.sqlite_file import open_file
-from grete.testing import counting
 from grete.testing.job import JobUnderTest
 from grete.wire.checkpoint_json import encode_log_key, encode_v1
 
@@ -76,17 +71,12 @@ def offsets_file(tmp_path: Path, *lines: str) -> str:
 @pytest.fixture
 def wide_job(home: Path) -> Iterator[JobUnderTest]:
     """One task that reads both partitions and has processed one record of each."""
-    file = open_file(home / "local" / FILE_NAME)
     grouper = "org.apache.samza.container.grouper.stream.AllSspToSingleTaskGrouperFactory"
     config = {**CONFIG, "job.systemstreampartition.grouper.factory": grouper}
-    log = SqliteKeyedLog(file, stream_name(JOB), SystemClock())
-    with JobUnderTest(
-        counting.Counter, config, partitions={"local.in": 2}, directory=home, coordinator_log=log
-    ) as made:
+    with job_in(home, config) as made:
         batch(made, "a", "x")
         made.stop()
         yield made
-    file.close()
 
 
 def test_one_ssp_is_merged_unless_the_whole_checkpoint_is_replaced(

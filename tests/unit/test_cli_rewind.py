@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from tests.support.rewound_job import (
-    CONFIG,
     FIRST,
     JOB,
     SECOND,
     Output,
     batch,
     grete_json,
+    job_in,
     new_outputs,
     refused,
     rewind,
@@ -22,14 +22,8 @@ from tests.support.rewound_job import (
 )
 
 from grete.cli.main import main
-from grete.clock import SystemClock
-from grete.keyed_log.sqlite import SqliteKeyedLog
-from grete.keyed_log.sqlite_coordinator_log import FILE_NAME
-from grete.metadata.coordinator_stream import stream_name
 from grete.operations import open_job
 from grete.operations.configuration import set_config
-from grete.sqlite_file import open_file
-from grete.testing import counting
 from grete.testing.job import JobUnderTest
 
 
@@ -138,18 +132,13 @@ def test_to_upcoming_and_to_a_time_show_what_is_skipped_and_what_comes_again(
 
 
 def test_an_input_of_which_nothing_was_processed_stands_at_its_default(home: Path, capsys: Output) -> None:
-    file = open_file(home / "local" / FILE_NAME)
-    log = SqliteKeyedLog(file, stream_name(JOB), SystemClock())
-    with JobUnderTest(
-        counting.Counter, CONFIG, partitions={"local.in": 2}, directory=home, coordinator_log=log
-    ) as made:
+    with job_in(home) as made:
         batch(made, "a", "")
         made.send("local.in", 0, key="z", partition=1)
         assert rewind(capsys, "upcoming") == {FIRST: ("1", "1", 0, 0), SECOND: ("0", "1", 0, 1)}
         assert rewind(capsys, "batch:0") == {FIRST: ("1", "1", 0, 0)}, (
             "where it has not begun there is no way back"
         )
-    file.close()
 
 
 def test_a_rewind_that_was_not_applied_yet_can_be_taken_back(job: JobUnderTest, capsys: Output) -> None:

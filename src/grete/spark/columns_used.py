@@ -33,8 +33,10 @@ def columns_used(frame: DataFrame, name: str) -> dict[str, Set[str]]:
     first `Project` or `Aggregate` above a stream nor the filters between them name has no effect on anything. Where
     another operator comes first all columns count, also one that a later Spark brings.
     """
-    found: dict[str, Set[str]] = {}
-    for relation, columns in _below(plans.analysed(frame), None):
+    plan, found = plans.analysed(frame), dict[str, Set[str]]()
+    if all(plans.option(one, USED) is None for one in plans.streams(plan)):
+        return found  # as where all inputs are on brokers: to ask each operator takes longer
+    for relation, columns in _below(plan, None):
         stream = str(plans.option(relation, name))
         found[stream] = found.get(stream, frozenset()) | columns
     return found
@@ -46,7 +48,7 @@ def _below(plan: Any, wanted: Set[int] | None) -> Iterator[tuple[Any, Set[str]]]
     `wanted` are the ids of columns that are looked at from above, None for all.
     """
     if plans.option(plan, USED) is not None:
-        yield plan, {one.name() for one in _all(plan.output()) if wanted is None or _id(one) in wanted}
+        yield plan, {one.name() for one in plans.items(plan.output()) if wanted is None or _id(one) in wanted}
     operator = plans.name(plan)
     if operator in _CHOOSING:
         wanted = _looked_at(plan)
@@ -59,11 +61,7 @@ def _below(plan: Any, wanted: Set[int] | None) -> Iterator[tuple[Any, Set[str]]]
 
 
 def _looked_at(plan: Any) -> Set[int]:
-    return {_id(column) for column in _all(plan.references().toSeq())}
-
-
-def _all(items: Any) -> Iterator[Any]:
-    return (items.apply(i) for i in range(items.size()))
+    return {_id(column) for column in plans.items(plan.references().toSeq())}
 
 
 def _id(column: Any) -> int:

@@ -43,8 +43,12 @@ def name(plan: Any) -> str:
 
 def children(plan: Any) -> list[Any]:
     """The operator's inputs, from left to right."""
-    found = plan.children()
-    return [found.apply(i) for i in range(found.size())]
+    return list(items(plan.children()))
+
+
+def items(sequence: Any) -> Iterator[Any]:
+    """What a sequence of Scala's holds."""
+    return (sequence.apply(i) for i in range(sequence.size()))
 
 
 def leaves(plan: Any) -> Iterator[Any]:
