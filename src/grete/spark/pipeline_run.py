@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import zlib
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
 
 from py4j.protocol import Py4JNetworkError
@@ -29,7 +29,7 @@ from grete.failpoints import failpoint
 from grete.model.ending import failure_of, note
 from grete.model.ids import SystemStream
 from grete.model.startpoint import StateChoice
-from grete.spark import columns_used
+from grete.spark import columns_used, open_lineage
 from grete.spark.kafka_source import explain_data_loss
 from grete.spark.lineage import (
     Continue,
@@ -193,7 +193,8 @@ class PipelineRun:
 
             query.on_look = look
             try:
-                ended = query.run(self._spark, frame)
+                with self._reported(built):
+                    ended = query.run(self._spark, frame)
                 sinks.confirm()
                 return ended
             except JobError as error:
@@ -201,6 +202,11 @@ class PipelineRun:
                 raise
             finally:
                 progress.close()
+
+    def _reported(self, built: BuiltPlan) -> AbstractContextManager[None]:
+        inputs = sorted({ssp.system_stream for ssp in self._assignment.ssps}, key=str)
+        outputs = [stream or name for name, stream in built.streams.items()]
+        return open_lineage.reported(self._spark, self._settings, self._started.home, inputs, outputs)
 
     def plan(self) -> BuiltPlan:
         """What would run, checked. Nothing is begun.
