@@ -32,6 +32,9 @@ from grete.spark.location import Location
 from grete.systems.admin import PartitionOffsets
 from grete.systems.factory import open_system
 
+READING_STATE = 'spark.streams.active; spark.read.format("statestore").load(CHECKPOINT)'
+"""Reads Spark's state in a fresh session. Spark 4.2.0 makes the coordinator of its state stores, without which its
+reader fails with CANNOT_LOAD_STATE_STORE (SPARK-58973), only when somebody asks for `streams`."""
 _STOP = "stop it first; a job that runs has checkpoints of its own"
 
 
@@ -180,7 +183,7 @@ def _of_state(query: OldQuery, *, discard_state: bool) -> Note:
         outcome,
         f"the query keeps state ({', '.join(query.operators)}; {watermark}), which stays with Spark: grete's first "
         "batch begins with empty state",
-        'read it as a table (spark.read.format("statestore").load(CHECKPOINT)) and add it to the output or join it '
+        f"read it as a table ({READING_STATE}) and add it to the output or join it "
         "in build; or begin before what the state was made of: after --execute, grete checkpoint rewind --to "
         "timestamp:TIME --state discard, which repeats outputs"
         + ("" if discard_state else ". --state discard says that empty state is right"),
