@@ -20,8 +20,9 @@ from starlette.websockets import WebSocketDisconnect
 from grete.errors import CoordinatorUnavailable, Fenced
 from grete.model.ids import ContainerId, JobId
 from grete.server.app import build_app
-from grete.server.guard import Tokens
-from grete.server.openapi import PATHS, SCHEMAS, document
+from grete.server.guard import Right, Tokens
+from grete.server.openapi import SCHEMAS, document
+from grete.server.routes import GuardedRoute
 from grete.wire.container_protocol import Assignment, Command, Directive, Heartbeat
 
 TOKEN = "t0ken"  # noqa: S105 - of this test
@@ -109,25 +110,26 @@ def allowed(path: str, method: str) -> bool | None:
 
 
 @pytest.mark.parametrize(
-    ("headers", "status"),
+    "headers",
     [
-        (HOST, 401),
-        ({**HOST, "authorization": "Bearer wrong"}, 401),
-        ({**HOST, "authorization": f"Bearer {TOKEN}x"}, 401),
-        ({**HOST, "authorization": TOKEN}, 401),
-        ({**HOST, "authorization": f"Basic {TOKEN}"}, 401),
-        ({**HOST, "authorization": "Bearer "}, 401),
+        HOST,
+        {**HOST, "authorization": "Bearer wrong"},
+        {**HOST, "authorization": f"Bearer {TOKEN}x"},
+        {**HOST, "authorization": TOKEN},
+        {**HOST, "authorization": f"Basic {TOKEN}"},
+        {**HOST, "authorization": "Bearer "},
     ],
     ids=["no token", "wrong token", "longer token", "no scheme", "wrong scheme", "empty token"],
 )
-def test_without_the_token_only_liveness_answers(
-    client: TestClient, headers: dict[str, str], status: int
-) -> None:
+def test_without_the_token_only_liveness_answers(client: TestClient, headers: dict[str, str]) -> None:
+    """What there is not is said to all: it is in the source, and no right is asked that no route has."""
+    expected = {True: 401, False: 405, None: 404}
     wrong = [
         (path, method, answer.status_code)
         for path, method in CELLS
         if path != "/healthz"
-        if (answer := client.request(method, path, headers=headers)).status_code != status
+        if (answer := client.request(method, path, headers=headers)).status_code
+        != expected[allowed(path, method)]
     ]
     assert wrong == []
     assert client.get("/healthz", headers=headers).status_code == 200
@@ -293,6 +295,10 @@ def test_no_request_is_an_internal_error(
 # --- the document ---
 
 
+DOCUMENT = document(app().routes)
+PATHS = DOCUMENT["paths"]
+
+
 def test_the_openapi_document_has_every_route_and_method_and_no_other() -> None:
     routes = {(route.path, method) for route in ROUTES for method in (route.methods or set()) - {"HEAD"}}
     documented = {(path, method.upper()) for path, methods in PATHS.items() for method in methods}
@@ -300,10 +306,19 @@ def test_the_openapi_document_has_every_route_and_method_and_no_other() -> None:
 
 
 def test_every_schema_that_is_referred_to_exists_and_is_used() -> None:
-    import json
-
-    named = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document())))
+    named = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(DOCUMENT)))
     assert named == set(SCHEMAS)
+
+
+def test_the_documents_security_is_that_of_the_route() -> None:
+    schemes = {Right.READ: "token", Right.WRITE: "write", Right.CONTAINER: "container"}
+    assert schemes.keys() == set(Right)
+    assert set(DOCUMENT["components"]["securitySchemes"]) == set(schemes.values())
+    for route in app().routes:
+        assert isinstance(route, GuardedRoute)
+        operation = PATHS[route.path][route.method.lower()]
+        assert operation["security"] == ([{schemes[route.needs]: []}] if route.needs else [])
+        assert ("401" in operation["responses"]) is (route.needs is not None)
 
 
 def test_the_document_names_every_parameter_of_a_path() -> None:

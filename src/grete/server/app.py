@@ -1,6 +1,6 @@
 """The coordinator's HTTP API (Starlette): Samza's job model at `/`, everything else under `/api/v1`.
 
-`guard` decides who gets in, `openapi` describes the routes.
+`_table` says which route needs which right, `guard` decides who gets in, `openapi` describes the routes.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Protocol
 
@@ -20,7 +20,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
 
 from grete.config.redact import redact
 from grete.errors import CoordinatorUnavailable, Fenced, GreteError, WireError
@@ -28,6 +27,7 @@ from grete.server import openapi
 from grete.server.connections import MOST
 from grete.server.guard import RIGHT, Guard, Right, Tokens
 from grete.server.guard import error as _error
+from grete.server.routes import Endpoint, GuardedRoute
 from grete.wire import coordinator_api as api
 from grete.wire.container_protocol import (
     HELD_AT_MOST_S,
@@ -160,7 +160,7 @@ class _Routes:
         finally:
             self._held -= 1
 
-    def request(self, what: str) -> Callable[[Request], Awaitable[Response]]:
+    def request(self, what: str) -> Endpoint:
         async def endpoint(request: Request) -> Response:
             try:
                 asked = decode(await request.body(), JobRequest)
@@ -181,7 +181,7 @@ class _Routes:
         ask = self._view.request
         return _json(await run_in_threadpool(ask, what, container, asked.deadline_s, asked.reason))
 
-    def answer(self, read: Callable[[], Any]) -> Callable[[Request], Awaitable[Response]]:
+    def answer(self, read: Callable[[], Any]) -> Endpoint:
         async def endpoint(_: Request) -> Response:
             return _json(await run_in_threadpool(read))
 
@@ -190,8 +190,8 @@ class _Routes:
     async def metrics(self, _: Request) -> Response:
         return Response(await run_in_threadpool(self._view.metrics), media_type=CONTENT_TYPE)
 
-    async def openapi(self, _: Request) -> Response:
-        return _json(openapi.document())
+    async def openapi(self, request: Request) -> Response:
+        return _json(openapi.document(request.app.routes))
 
     async def healthz(self, _: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -216,32 +216,43 @@ async def _on_http_error(_: Request, error: Exception) -> Response:
 
 def build_app(view: CoordinatorView, *, tokens: Tokens, hosts: frozenset[str]) -> Starlette:
     """The application."""
-    routes = _Routes(view)
     app = Starlette(
-        routes=[
-            Route("/", routes.job_model),
-            Route("/api/v1/job-model", routes.job_model),
-            Route("/api/v1/containers/{id}", routes.container),
-            Route("/api/v1/containers/{id}/heartbeat", routes.heartbeat, methods=["POST"]),
-            Route("/api/v1/containers/{id}/request", routes.container_request, methods=["POST"]),
-            Route("/api/v1/job", routes.answer(view.job)),
-            Route("/api/v1/job/stop", routes.request("stop"), methods=["POST"]),
-            Route("/api/v1/job/drain", routes.request("drain"), methods=["POST"]),
-            Route("/api/v1/job/step-down", routes.request("step-down"), methods=["POST"]),
-            Route("/api/v1/config", routes.answer(view.config)),
-            Route("/api/v1/history", routes.answer(view.history)),
-            Route("/api/v1/checkpoints", routes.answer(view.checkpoints)),
-            Route("/api/v1/lag", routes.answer(view.lag)),
-            Route("/api/v1/openapi.json", routes.openapi),
-            Route("/metrics", routes.metrics),
-            Route("/healthz", routes.healthz),
-            Route("/readyz", routes.readyz),
-        ],
+        routes=_table(view, tokens),
         exception_handlers={
             CoordinatorUnavailable: _on_unavailable,
             GreteError: _on_error,
             HTTPException: _on_http_error,
         },
     )
-    app.add_middleware(Guard, tokens=tokens, hosts=hosts)
+    app.router.redirect_slashes = False  # a path with one more is another path
+    app.add_middleware(Guard, hosts=hosts)
     return app
+
+
+def _table(view: CoordinatorView, tokens: Tokens) -> list[GuardedRoute]:
+    """Every route, with the right that it needs."""
+    routes = _Routes(view)
+    containers = "/api/v1/containers/{id}"
+    table: list[tuple[str, str, Endpoint, Right | None]] = [
+        ("GET", "/", routes.job_model, Right.READ),
+        ("GET", "/api/v1/job-model", routes.job_model, Right.READ),
+        ("GET", containers, routes.container, Right.READ),
+        ("POST", f"{containers}/heartbeat", routes.heartbeat, Right.CONTAINER),
+        ("POST", f"{containers}/request", routes.container_request, Right.WRITE),
+        ("GET", "/api/v1/job", routes.answer(view.job), Right.READ),
+        ("POST", "/api/v1/job/stop", routes.request("stop"), Right.WRITE),
+        ("POST", "/api/v1/job/drain", routes.request("drain"), Right.WRITE),
+        ("POST", "/api/v1/job/step-down", routes.request("step-down"), Right.WRITE),
+        ("GET", "/api/v1/config", routes.answer(view.config), Right.READ),
+        ("GET", "/api/v1/history", routes.answer(view.history), Right.READ),
+        ("GET", "/api/v1/checkpoints", routes.answer(view.checkpoints), Right.READ),
+        ("GET", "/api/v1/lag", routes.answer(view.lag), Right.READ),
+        ("GET", "/api/v1/openapi.json", routes.openapi, Right.READ),
+        ("GET", "/metrics", routes.metrics, Right.READ),
+        ("GET", "/healthz", routes.healthz, None),
+        ("GET", "/readyz", routes.readyz, Right.READ),
+    ]
+    return [
+        GuardedRoute(method, path, endpoint, needs=needs, tokens=tokens)
+        for method, path, endpoint, needs in table
+    ]

@@ -1,7 +1,8 @@
-"""Access control by Host, Origin, token and size, before anything else reads a request. Pure ASGI, deny by default.
+"""Access control by Host, Origin, token and size, before anything else reads a request. Pure ASGI.
 
 There are three rights, and a token for each: dashboards read, operators write, containers say how they are. The
-tokens of operators and containers read as well; only that of containers sends heartbeats.
+tokens of operators and containers read as well; only that of containers sends heartbeats. A route carries the right
+that it needs (`routes`), so what the router matches is what is guarded.
 """
 
 from __future__ import annotations
@@ -16,15 +17,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 MAX_BODY = 1024 * 1024
-OPEN_PATHS = ("/healthz",)
-WRITE_PATHS = re.compile(r"/api/v1/job/(stop|drain|step-down)|/api/v1/containers/[^/]*/request")
-CONTAINER_PATHS = re.compile(r"/api/v1/containers/[^/]*/heartbeat")
 RIGHT = "grete.right"
 """Where a request's scope has the right that its token gives."""
 _HOST = re.compile(rb"(\[[0-9a-fA-F:.]+\]|[^:\[\]]*)(?::[0-9]{1,5})?")
 _ORIGIN = re.compile(rb"https?://([^/@?#]+)")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _WITH_BODY = ("POST", "PUT", "PATCH")
+
+Headers = dict[bytes, list[bytes]]
 
 
 def error(status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
@@ -42,6 +42,13 @@ class Right(StrEnum):
     CONTAINER = "container"
 
 
+_MISSING = {
+    Right.READ: "a bearer token is needed; its file is named by `grete status`",
+    Right.WRITE: "the write token is needed, in the file http-write-token",
+    Right.CONTAINER: "the token of the job's containers is needed",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Tokens:
     """A token for each right. Without a `read` token reading is free; without another nothing has its right."""
@@ -56,22 +63,26 @@ class Tokens:
         rights = [right for right, token in known if token is not None and _is_same(given, token)]
         return rights[-1] if rights else (Right.READ if self.read is None else None)
 
+    def refusal(self, needs: Right, given: Right | None) -> str | None:
+        """Why a token that gives this right does not do where that one is needed; None where it does.
+
+        Every token reads.
+        """
+        return None if given is needs or (given and needs is Right.READ) else _MISSING[needs]
+
 
 def _is_same(given: bytes, token: str) -> bool:
     return hmac.compare_digest(given, token.encode())
 
 
 class Guard:
-    """Refuses what is not meant for us, with 400, 401, 403, 411, 413, 415 or 421.
+    """Refuses strangers on any method and path, with 403 or 421; WebSockets are refused altogether.
 
-    A Host that is not served (DNS rebinding) or twice there, an Origin of another site, on any method and path; no
-    or a wrong bearer token on every path but `/healthz`; a body without a length, larger than 1 MiB, or not JSON.
-    WebSockets are refused altogether.
+    A stranger names a Host that is not served (DNS rebinding) or two of them, or an Origin of another site.
     """
 
-    def __init__(self, app: ASGIApp, tokens: Tokens, hosts: Iterable[str]) -> None:
+    def __init__(self, app: ASGIApp, hosts: Iterable[str]) -> None:
         self._app = app
-        self._tokens = tokens
         self._hosts = frozenset(host.lower().encode() for host in hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -79,17 +90,11 @@ class Guard:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
-            await (self._refusal(scope) or self._app)(scope, receive, send)
+            await (self._refusal(_headers(scope)) or self._app)(scope, receive, send)
         else:
             await send({"type": "websocket.close", "code": 1008})
 
-    def _refusal(self, scope: Scope) -> Response | None:
-        headers: dict[bytes, list[bytes]] = {}
-        for name, value in scope["headers"]:
-            headers.setdefault(name.lower(), []).append(value)
-        return self._stranger(headers) or self._without_token(scope, headers) or _body(scope, headers)
-
-    def _stranger(self, headers: dict[bytes, list[bytes]]) -> Response | None:
+    def _refusal(self, headers: Headers) -> Response | None:
         hosts = headers.get(b"host", [])
         if len(hosts) != 1 or not self._is_served(hosts[0]):
             return error(421, f"host {b', '.join(hosts).decode('latin-1')!r} is not served here")
@@ -103,26 +108,42 @@ class Guard:
         match = _HOST.fullmatch(host)
         return match is not None and match[1].lower() in self._hosts
 
-    def _without_token(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> Response | None:
-        given = headers.get(b"authorization", [])
-        scheme, _, credentials = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
-        token = credentials.strip() if scheme.lower() == b"bearer" else b""
-        right = scope[RIGHT] = self._tokens.right(token)
-        if WRITE_PATHS.fullmatch(scope["path"]):
-            missing = "the write token is needed, in the file http-write-token"
-            return None if right is Right.WRITE else error(401, missing)
-        if CONTAINER_PATHS.fullmatch(scope["path"]):
-            return (
-                None
-                if right is Right.CONTAINER
-                else error(401, "the token of the job's containers is needed")
-            )
-        if right is None and scope["path"] not in OPEN_PATHS:
-            return error(401, "a bearer token is needed; its file is named by `grete status`")
-        return None
+
+class RouteGuard:
+    """Refuses what has not the right that its route needs, with 401, and a body that is none, with 411, 413 or 415.
+
+    `needs` is None for a route that is open to all. A body has a length of 1 MiB at most, and is JSON.
+    """
+
+    def __init__(self, app: ASGIApp, needs: Right | None, tokens: Tokens) -> None:
+        self._app = app
+        self._needs = needs
+        self._tokens = tokens
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, with the right that its token gives in its scope, or refuse it."""
+        headers = _headers(scope)
+        right = scope[RIGHT] = self._tokens.right(_bearer(headers))
+        missing = None if self._needs is None else self._tokens.refusal(self._needs, right)
+        refusal = _body(scope, headers) if missing is None else error(401, missing)
+        await (refusal or self._app)(scope, receive, send)
 
 
-def _body(scope: Scope, headers: dict[bytes, list[bytes]]) -> Response | None:
+def _headers(scope: Scope) -> Headers:
+    headers: Headers = {}
+    for name, value in scope["headers"]:
+        headers.setdefault(name.lower(), []).append(value)
+    return headers
+
+
+def _bearer(headers: Headers) -> bytes:
+    """The token that is given; empty without one, or with two."""
+    given = headers.get(b"authorization", [])
+    scheme, _, credentials = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
+    return credentials.strip() if scheme.lower() == b"bearer" else b""
+
+
+def _body(scope: Scope, headers: Headers) -> Response | None:
     if scope["method"] not in _WITH_BODY:
         return None
     lengths = headers.get(b"content-length", [])

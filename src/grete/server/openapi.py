@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from starlette.routing import BaseRoute
 
 from grete import __version__
+from grete.server.guard import Right
+from grete.server.routes import GuardedRoute
 from grete.wire import coordinator_api as api
 from grete.wire.container_protocol import Assignment, Directive, Heartbeat
 
@@ -71,12 +75,18 @@ def _refused(status: int, why: str) -> dict[str, Any]:
 
 _STRANGER = {**_refused(403, "an Origin of another site"), **_refused(421, "a Host that is not served here")}
 _NOT_YET = _refused(503, "the coordinator has only just started, or a store does not answer it: ask again")
-_NO_TOKEN = _refused(401, "no token, or a wrong one")
+_SECURITY: dict[Right | None, list[dict[str, Any]]] = {
+    None: [],
+    Right.READ: [{"token": []}],
+    Right.WRITE: [{"write": []}],
+    Right.CONTAINER: [{"container": []}],
+}
+"""The scheme of each right, by its name in `securitySchemes`."""
 
 
 def _get(summary: str, schema: str, **more: Any) -> dict[str, Any]:
     answer = {"description": summary, "content": _schema(schema), **more.pop("answer", {})}
-    responses = {"200": answer, **more.pop("responses", {}), **_NO_TOKEN, **_STRANGER, **_NOT_YET}
+    responses = {"200": answer, **more.pop("responses", {}), **_STRANGER, **_NOT_YET}
     return {"get": {"summary": summary, "responses": responses, **more}}
 
 
@@ -85,7 +95,7 @@ def _text(summary: str, **more: Any) -> dict[str, Any]:
     return {
         "get": {
             "summary": summary,
-            "responses": {"200": answer, **more.pop("responses"), **_STRANGER},
+            "responses": {"200": answer, **more.pop("responses", {}), **_STRANGER},
             **more,
         }
     }
@@ -95,12 +105,10 @@ def _ask(summary: str, schema: str, **more: Any) -> dict[str, Any]:
     return {
         "post": {
             "summary": summary,
-            "security": [{"write": []}],
             "requestBody": {"required": True, "content": _schema(schema)},
             "responses": {
                 "200": {"description": "it is in the coordinator stream", "content": _schema("Requested")},
                 **_refused(400, "not such a request"),
-                **_refused(401, "not the write token"),
                 **_refused(411, "no Content-Length"),
                 **_refused(413, "more than 1 MiB"),
                 **_refused(415, "not JSON"),
@@ -115,7 +123,7 @@ def _ask(summary: str, schema: str, **more: Any) -> dict[str, Any]:
 _UNCHANGED = {"304": {"description": "the client has it already"}}
 _UNKNOWN = _refused(404, "the job has no such container")
 
-PATHS: dict[str, Any] = {
+_PATHS: dict[str, Any] = {
     "/": _get("Samza's job model", "JobModel", answer={"headers": _ETAG}, responses=_UNCHANGED),
     "/api/v1/job-model": _get("The same", "JobModel", answer={"headers": _ETAG}, responses=_UNCHANGED),
     "/api/v1/containers/{id}": _get(
@@ -128,13 +136,11 @@ PATHS: dict[str, Any] = {
     "/api/v1/containers/{id}/heartbeat": {
         "post": {
             "summary": "A container reports that it lives and how far it is",
-            "security": [{"container": []}],
             "parameters": [_CONTAINER_ID],
             "requestBody": {"required": True, "content": _schema("Heartbeat")},
             "responses": {
                 "200": {"description": _HELD, "content": _schema("Directive")},
                 **_refused(400, "not a heartbeat"),
-                **_NO_TOKEN,
                 **_refused(409, "a newer incarnation of the container is known: this one must end"),
                 **_refused(411, "no Content-Length"),
                 **_refused(413, "more than 1 MiB"),
@@ -156,25 +162,25 @@ PATHS: dict[str, Any] = {
     "/api/v1/checkpoints": _get("Last processed offsets", "Checkpoints"),
     "/api/v1/lag": _get("Messages not processed yet, by task, by partition, in all", "Lag"),
     "/api/v1/openapi.json": _get("This document", "OpenApi"),
-    "/metrics": _text("Metrics for Prometheus", responses=_NO_TOKEN),
-    "/healthz": _text("Whether the process lives; needs no token", responses={}, security=[]),
+    "/metrics": _text("Metrics for Prometheus"),
+    "/healthz": _text("Whether the process lives; needs no token"),
     "/readyz": _text(
         "Whether containers can be served",
-        responses={
-            **_NO_TOKEN,
-            "503": {"description": "not ready", "content": {"text/plain": {"schema": _TEXT}}},
-        },
+        responses={"503": {"description": "not ready", "content": {"text/plain": {"schema": _TEXT}}}},
     ),
 }
 
 
-def document() -> dict[str, Any]:
-    """The whole document, OpenAPI 3.1."""
+def document(routes: Sequence[BaseRoute]) -> dict[str, Any]:
+    """The whole document, OpenAPI 3.1: each operation with the security that its route has."""
     return {
         "openapi": "3.1.0",
         "info": {"title": "grete job coordinator", "version": __version__},
-        "security": [{"token": []}],
-        "paths": PATHS,
+        "paths": {
+            route.path: {route.method.lower(): _operation(route)}
+            for route in routes
+            if isinstance(route, GuardedRoute)
+        },
         "components": {
             "schemas": SCHEMAS,
             "securitySchemes": {
@@ -188,3 +194,10 @@ def document() -> dict[str, Any]:
             },
         },
     }
+
+
+def _operation(route: GuardedRoute) -> dict[str, Any]:
+    described: dict[str, Any] = _PATHS[route.path][route.method.lower()]
+    refused = {} if route.needs is None else _refused(401, f"not a token that gives the right: {route.needs}")
+    responses = dict(sorted({**described["responses"], **refused}.items()))
+    return {**described, "responses": responses, "security": _SECURITY[route.needs]}
