@@ -10,7 +10,7 @@ from grete.cli.doctor_finding import Finding
 from grete.config.settings import Settings
 
 _CONNECTOR = re.compile(
-    r"spark-sql-kafka-0-10_(?P<scala>[0-9.]+?)[:-](?P<version>\d[\w.]*?)(?=\.jar|[,\s]|$)"
+    r"spark-sql-kafka-0-10_(?P<scala>[0-9.]+?)[:-](?P<version>\d[\w.]*?)(?=\.jar|[,\s]|\Z)"
 )
 _SCALA = "2.13"
 _KEYS = ("spark.jars.packages", "spark.jars")

@@ -16,13 +16,13 @@ MASK = "********"
 _SECRET_WORD = re.compile(
     r"^sensitive\.|passw(?:or)?d|passphrase|pwd|secret|token|credential|jaas|connection[._-]?string|\bsas\b"
     # A key at the end of the name is one that opens something, unless it says which part of a record it is.
-    r"|(?:^|[._-])(?:api|access|account|shared|private|secret|encryption|master|storage|signing)?[._-]?key$"
-    r"|(?-i:[a-z]Key)$|apikey|accesskey|accountkey",
+    r"|(?:^|[._-])(?:api|access|account|shared|private|secret|encryption|master|storage|signing)?[._-]?key\s*\Z"
+    r"|(?-i:[a-z]Key)\s*\Z|apikey|accesskey|accountkey",
     re.IGNORECASE,
 )
 _NO_SECRET = re.compile(
-    r"(?:key|msg|value|message)\.(?:de)?serializer(?:\.class)?$|\.serde$|tokeniz|(?:partition|group|sort|order|join)"
-    r"[._-]?key$|keytab$|\.redaction\.",
+    r"(?:key|msg|value|message)\.(?:de)?serializer(?:\.class)?\Z|\.serde\Z|tokeniz|(?:partition|group|sort|order|join)"
+    r"[._-]?key\Z|keytab\Z|\.redaction\.",
     re.IGNORECASE,
 )
 # Bounded repetition: an unbounded scheme made the search quadratic on a megabyte of letters.
@@ -40,7 +40,7 @@ _ASSIGNED = re.compile(
 )
 _WORDS_OF_ASSIGNED = ("passw", "pwd", "secret", "token", "key", "sharedaccess", "sig")
 """Looked for first: the pattern alone takes a second for 5 MB."""
-_BARE_COLON = re.compile(r"\w[ \t]?:[ \t]?$")
+_BARE_COLON = re.compile(r"\w[ \t]?:[ \t]?\Z")
 _BEARER = re.compile(r"(?P<name>\bBearer )[A-Za-z0-9._~+/=-]+", re.IGNORECASE)
 _JAAS_OPTION = re.compile(r"""\b(\w+)\s*=\s*("[^"]*"|'[^']*'|[^\s;"']*)""")
 _SET_ASIDE = "\0"

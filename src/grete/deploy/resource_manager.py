@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 _TIMEOUT_S = 15.0
 _ENDED = ("FINISHED", "FAILED", "KILLED")
-_ID = r"^application_\d+_\d+$"
+_ID = r"\Aapplication_\d+_\d+\Z"
 """It becomes part of the address of a kill."""
 _WEB = "yarn.resourcemanager.webapp.address"
 

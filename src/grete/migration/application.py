@@ -43,7 +43,7 @@ METHODS: tuple[tuple[str, str], ...] = (
     ("StreamApplication.describe: window, join, partitionBy", "grete.DataFramePipeline: groupBy, join in Spark SQL"),
 )  # fmt: skip
 """(Samza's, grete's)."""
-_PACKAGE_END = re.compile(r"([A-Za-z_$][\w$]*)$")
+_PACKAGE_END = re.compile(r"([A-Za-z_$][\w$]*)\Z")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 

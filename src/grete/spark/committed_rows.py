@@ -35,10 +35,10 @@ def committed_rows(frame: DataFrame, commits: OutputCommits) -> DataFrame:
     stamp = F.filter(F.col("headers"), lambda header: header["key"] == HEADER)
     stamped = frame.withColumn("__stamp", F.get(stamp, 0)["value"].cast("string")).withColumns(
         {
-            "__attempt": F.regexp_extract("__stamp", r"^(.*)\.\d+\.(?:\d+|-)$", 1),
+            "__attempt": F.regexp_extract("__stamp", r"^(.*)\.\d+\.(?:\d+|-)\z", 1),
             # rows of a batch that could not be written twice have all one stamp
             "__row": F.when(F.endswith("__stamp", F.lit(f".{ONCE}")), F.col("offset")),
-            "__batch": F.regexp_extract("__stamp", r"\.(\d+)\.(?:\d+|-)$", 1).cast("long"),
+            "__batch": F.regexp_extract("__stamp", r"\.(\d+)\.(?:\d+|-)\z", 1).cast("long"),
         }
     )
     counts = (F.col("__attempt") == F.col("attempt")) & F.col("__batch").between(

@@ -17,7 +17,7 @@ from pathlib import Path
 from grete.errors import ConfigError, JobError
 
 ARTIFACT = "spark-sql-kafka-0-10_2.13"
-_NAMED = re.compile(r"spark-sql-kafka-0-10_[\d.]+[-:](\d+\.\d+\.\d+[\w.-]*?)(?:\.jar)?$")
+_NAMED = re.compile(r"spark-sql-kafka-0-10_[\d.]+[-:](\d+\.\d+\.\d+[\w.-]*?)(?:\.jar)?\Z")
 _JARS = "spark.jars"
 _PACKAGES = "spark.jars.packages"
 _CLASS_PATH = "spark.driver.extraClassPath"
