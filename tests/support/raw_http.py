@@ -19,10 +19,11 @@ Answer = Callable[["Request"], Iterable[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The first line of a request."""
+    """The first line of a request, and its credentials."""
 
     method: str
     path: str
+    authorization: str = ""
 
 
 @dataclass(slots=True)
@@ -47,18 +48,20 @@ def document(value: Any, status: int = 200) -> list[bytes]:
 
 
 @contextmanager
-def raw_server(*, tls: bool = False) -> Iterator[RawServer]:
-    """A server on loopback, which answers 500 until it is told how."""
+def raw_server(*, tls: bool = False, asks_certificate: bool = False) -> Iterator[RawServer]:
+    """A server on loopback, which answers 500 until it is told how; it may ask clients for that certificate."""
 
     class Handler(socketserver.StreamRequestHandler):
         def handle(self) -> None:
             method, path, *_ = [*self.rfile.readline(65536).decode("latin-1").split(), "", ""]
-            length = 0
+            length, authorization = 0, ""
             while (line := self.rfile.readline(65536).strip()) != b"":
                 name, _, value = line.partition(b":")
                 length = int(value) if name.lower() == b"content-length" else length
+                if name.lower() == b"authorization":
+                    authorization = value.strip().decode("latin-1")
             self.rfile.read(length)
-            made.asked.append(Request(method, path))
+            made.asked.append(Request(method, path, authorization))
             with suppress(OSError):  # the client has had enough
                 for piece in made.answer(made.asked[-1]):
                     self.wfile.write(piece)
@@ -74,6 +77,9 @@ def raw_server(*, tls: bool = False) -> Iterator[RawServer]:
         if tls:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(CERTIFICATE)
+            if asks_certificate:
+                context.load_verify_locations(CERTIFICATE)
+                context.verify_mode = ssl.CERT_REQUIRED
             server.socket = context.wrap_socket(server.socket, server_side=True)
         scheme = "https" if tls else "http"
         made = RawServer(f"{scheme}://127.0.0.1:{server.server_address[1]}", lambda _: reply(500, b"not yet"))

@@ -9,13 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from grete.assembly.submission import RunOptions
 from grete.cli.main import main
+from grete.config.properties import parse_properties
 from grete.config.settings import Settings
 from grete.config.settings.deploy import Manager
 from grete.deploy.attempt import check_packages, place_of
 from grete.deploy.deployment import Deployment, deployed_name, prepare
+from grete.deploy.kubernetes import Kubernetes
+from grete.deploy.manifests import manifests, shipped_config
 from grete.deploy.resource_manager import find_resource_manager
 from grete.deploy.yarn import Yarn, yarn_plan
 from grete.errors import ConfigError, JobError, PackageError
@@ -243,6 +247,58 @@ def test_what_yarn_alone_brings_is_refused_on_kubernetes_with_the_image_as_the_w
     for key in brought:
         assert f"{key}: spark.master=k8s://https://server: YARN alone brings it" in str(refused.value)
     assert "put it into the image that spark.kubernetes.container.image names" in str(refused.value)
+
+
+ON_KUBERNETES = {"spark.master": "k8s://https://server", "spark.kubernetes.container.image": "flights:7"}
+
+
+def planned(deployment: Deployment) -> tuple[str, dict[str, Any]]:
+    """The plan's text, and the manifests in it by their kind."""
+    text = Kubernetes().plan(deployment).text
+    return text, {each["kind"]: each for each in yaml.safe_load_all(text)}
+
+
+@pytest.mark.parametrize("user", [None, {}, {"username": "ann"}, {"exec": {"command": "no-such-program"}}])
+def test_a_plan_for_kubernetes_needs_no_credentials_and_no_server(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: dict[str, Any] | None
+) -> None:
+    path = tmp_path / "kubeconfig"
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    if user is not None:
+        context = {"name": "here", "context": {"cluster": "c", "user": "u", "namespace": "jobs"}}
+        path.write_text(yaml.safe_dump({"current-context": "here", "contexts": [context], "users": [user]}))
+    text, made = planned(make(ON_KUBERNETES))
+    assert made["StatefulSet"]["metadata"]["namespace"] == ("default" if user is None else "jobs")
+    assert text.startswith("# namespace default: ") is (user is None)
+    _, named = planned(make({**ON_KUBERNETES, "spark.kubernetes.namespace": "own"}))
+    assert {each["metadata"]["namespace"] for each in named.values()} == {"own"}
+
+
+def test_a_plan_for_kubernetes_shows_what_its_secret_holds_and_masks_what_is_one(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The variable is not set where only a plan is made."""
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    settings = {
+        **ON_KUBERNETES,
+        "systems.kafka.consumer.sasl.password": "${env:PASSWORD}",
+        "shop.token": "wonderland-4f1c",
+    }
+    deployment = make(settings)
+    text, made = planned(deployment)
+    secret = made["Secret"]
+    assert "wonderland" not in text
+    assert (secret["immutable"], secret["type"]) == (True, "Opaque")
+    assert secret["metadata"]["name"] == f"{deployment.name}-{deployment.id}"
+    shown = dict(secret["stringData"])
+    config = parse_properties(shown.pop("job.properties"), origin="the plan")
+    assert shown == {"PASSWORD": "********"}
+    assert config["shop.token"] == "********"
+    assert config["systems.kafka.consumer.sasl.password"] == "${env:PASSWORD}"
+    assert set(config) == set(shipped_config(deployment, "default"))
+    [*_, sent, _] = manifests(deployment, "default", {"PASSWORD": "x"})
+    assert set(sent["data"]) == set(secret["stringData"])
+    assert {**sent, "data": 0} == {**{k: v for k, v in secret.items() if k != "stringData"}, "data": 0}
 
 
 def test_packages_of_another_version_than_runs_end_an_attempt_before_it_begins(tmp_path: Path) -> None:

@@ -10,10 +10,12 @@ import pytest
 import yaml
 
 from grete.config.settings import Settings
-from grete.coordination.kubernetes.access import find_access, in_pod, of_kubeconfig
+from grete.coordination.kubernetes.access import find_access, find_namespace, in_pod, of_kubeconfig
 from grete.errors import ConfigError, CoordinationError
 
 SERVER = "https://kubernetes.example:6443"
+OLD = {"apiVersion": "client.authentication.k8s.io/v1alpha1", "command": "aws"}
+GONE = {"apiVersion": "client.authentication.k8s.io/v1", "command": "no-such"}
 
 
 def kubeconfig(path: Path, *, user: dict[str, Any] | None = None, **cluster: Any) -> Path:
@@ -41,9 +43,9 @@ def test_a_pod_has_its_service_account_whose_token_is_read_each_time(tmp_path: P
     access = in_pod(environment, tmp_path)
     assert access is not None
     assert (access.server, access.namespace) == ("https://10.96.0.1:443", "jobs")
-    assert access.headers() == {"Authorization": "Bearer first"}
+    assert access.credential().headers() == {"Authorization": "Bearer first"}
     (tmp_path / "token").write_text("second")
-    assert access.headers() == {"Authorization": "Bearer second"}
+    assert access.credential().headers() == {"Authorization": "Bearer second"}
     assert in_pod({"KUBERNETES_SERVICE_HOST": "::1"}, tmp_path).server == "https://[::1]:443"  # type: ignore[union-attr]
     assert in_pod({}, tmp_path) is None
     assert in_pod(environment, tmp_path / "nowhere") is None
@@ -52,7 +54,7 @@ def test_a_pod_has_its_service_account_whose_token_is_read_each_time(tmp_path: P
 def test_a_kubeconfig_gives_the_server_user_and_namespace_of_its_current_context(tmp_path: Path) -> None:
     access = of_kubeconfig([kubeconfig(tmp_path / "config")])
     assert (access.server, access.namespace) == (SERVER, "jobs")
-    assert access.headers() == {"Authorization": "Bearer secret"}
+    assert access.credential().headers() == {"Authorization": "Bearer secret"}
     assert "secret" not in repr(access)
 
 
@@ -62,7 +64,7 @@ def test_paths_in_a_kubeconfig_begin_at_the_file(tmp_path: Path) -> None:
     (tmp_path / "kube" / "own").mkdir()
     (tmp_path / "kube" / "own" / "token").write_text("from-the-file")
     access = of_kubeconfig([path])
-    assert access.headers() == {"Authorization": "Bearer from-the-file"}
+    assert access.credential().headers() == {"Authorization": "Bearer from-the-file"}
     assert access.ca is not None
     assert access.ca.path == tmp_path / "kube" / "ca.pem"
 
@@ -86,7 +88,16 @@ def test_of_several_kubeconfigs_the_first_that_says_it_wins(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("user", "cluster", "words"),
     [
-        ({"exec": {"command": "aws"}}, {}, "grete starts no programs for credentials.*create token"),
+        ({"exec": {"command": "aws"}}, {}, "exec has apiVersion ''.*v1beta1 are spoken"),
+        ({"exec": "aws"}, {}, "exec has apiVersion ''"),
+        ({"exec": OLD}, {}, "v1alpha1.*let the cluster's own tool write the kubeconfig again"),
+        (
+            {"exec": {**GONE, "installHint": "Install kubelogin."}},
+            {},
+            "'no-such'.*not there. Install kubelogin.",
+        ),
+        ({"exec": GONE}, {}, "'no-such', which is not there. Install it, or add its folder to PATH"),
+        ({"exec": {**GONE, "interactiveMode": "Always"}}, {}, "nobody sits in front of a job"),
         ({"auth-provider": {"name": "gcp"}}, {}, "Kubernetes has given these up"),
         ({"username": "ann", "password": "x"}, {}, "take no passwords"),
         ({"token": "t", "as": "root"}, {}, "acts for nobody else"),
@@ -118,8 +129,9 @@ def test_what_a_kubeconfig_lacks_is_named(tmp_path: Path) -> None:
 def test_a_certificate_that_is_none_is_an_error_that_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("nonsense")
     path = kubeconfig(tmp_path / "config", **{"certificate-authority": "ca.pem"})
+    access = of_kubeconfig([path])
     with pytest.raises(CoordinationError, match=f"{path}.* certificate or key is none"):
-        of_kubeconfig([path]).tls()
+        access.tls(access.credential())
 
 
 def test_the_kubeconfig_is_the_configurations_else_that_of_the_environment(tmp_path: Path) -> None:
@@ -130,6 +142,15 @@ def test_the_kubeconfig_is_the_configurations_else_that_of_the_environment(tmp_p
     assert find_access(settings(), environment).server == "https://other.example"
     with pytest.raises(ConfigError, match=r"no API server to elect leaders on.*job\.coordinator\.kubernetes"):
         find_access(settings(), {"KUBECONFIG": str(tmp_path / "missing")})
+
+
+def test_the_namespace_is_found_without_credentials_and_without_a_kubeconfig(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path / "config", user={"exec": GONE, "username": "ann"}, server="http://plain")
+    assert find_namespace(settings(kubeconfig=str(path)), {}) == "jobs"
+    assert find_namespace(settings(), {"KUBECONFIG": str(path)}) == "jobs"
+    assert find_namespace(settings(), {"KUBECONFIG": str(tmp_path / "missing")}) is None
+    with pytest.raises(ConfigError, match="no context 'there'"):
+        find_namespace(settings(context="there"), {"KUBECONFIG": str(path)})
 
 
 @pytest.mark.parametrize("wrong", ["Grete", "-jobs", "jobs-", "a.b", "a" * 64, "ä"])

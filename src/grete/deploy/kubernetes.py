@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 import yaml
 
 from grete.clock import Deadline, SystemClock
+from grete.config.properties import format_properties
 from grete.config.redact import MASK, redact
-from grete.coordination.kubernetes.access import find_access
+from grete.coordination.kubernetes.access import find_access, find_namespace
 from grete.coordination.kubernetes.api_server import ApiServer
 from grete.deploy.base import AttemptRow, ClusterManager, Deployed, Plan
 from grete.deploy.deployment import Deployment
@@ -24,9 +25,12 @@ from grete.deploy.manifests import (
     shipped_config,
 )
 from grete.deploy.objects import ContainerStatus, Object, StateDetails, milliseconds, object_of
+from grete.deploy.places import CONFIG_FILE
 from grete.errors import JobError
 
 _CALL_S = 15.0
+_DEFAULT = "default"
+"""The namespace that Kubernetes takes where none is named."""
 _END_S = 120.0
 _POLLS_S = (0.2, 1.0)
 _TRIES = 20
@@ -107,14 +111,19 @@ class Kubernetes(ClusterManager):
     """See ClusterManager. A job has one StatefulSet, whose name nobody else's has."""
 
     def plan(self, deployment: Deployment) -> Plan:
-        """See ClusterManager."""
-        with _opened(deployment) as namespace:
-            made = manifests(deployment, namespace.name, dict.fromkeys(deployment.secrets, MASK))
-            config = redact(shipped_config(deployment, namespace.name))
-        shown = [_masked(each) for each in made]
-        lines = [f"# {key}={value}" for key, value in sorted(config.items())]
-        text = "\n".join(["# job.properties:", *lines, yaml.safe_dump_all(shown, sort_keys=False).rstrip()])
-        return Plan(text, {"manager": "kubernetes", "manifests": shown, "config": config})
+        """See ClusterManager. Of a kubeconfig the namespace alone is read."""
+        found = _named_namespace(deployment) or find_namespace(deployment.settings.kubernetes)
+        namespace = found or _DEFAULT
+        made = manifests(deployment, namespace, dict.fromkeys(deployment.secrets, MASK))
+        config = redact(shipped_config(deployment, namespace))
+        shown = [_masked(each, config) for each in made]
+        text = yaml.dump_all(shown, Dumper=_Readable, sort_keys=False).rstrip()
+        remark = (
+            ""
+            if found
+            else f"# namespace {namespace}: neither the configuration nor a kubeconfig names one\n"
+        )
+        return Plan(remark + text, {"manager": "kubernetes", "manifests": shown, "config": config})
 
     def check(self, deployment: Deployment) -> None:
         """Let the API server look at what `apply` would send, strictly; nothing is made.
@@ -166,15 +175,33 @@ class Kubernetes(ClusterManager):
 
 @contextmanager
 def _opened(deployment: Deployment) -> Iterator[_Namespace]:
-    settings = deployment.settings
-    access = find_access(settings.kubernetes)
-    named = settings.spark.options.get("spark.kubernetes.namespace") or settings.kubernetes.namespace
+    access = find_access(deployment.settings.kubernetes)
     with closing(ApiServer(access, rights=_RIGHTS)) as server:
-        yield _Namespace(server, named or access.namespace or "default")
+        yield _Namespace(server, _named_namespace(deployment) or access.namespace or _DEFAULT)
 
 
-def _masked(made: Manifest) -> Manifest:
-    return {**made, "data": dict.fromkeys(made["data"], MASK)} if made["kind"] == "Secret" else made
+def _named_namespace(deployment: Deployment) -> str | None:
+    settings = deployment.settings
+    return settings.spark.options.get("spark.kubernetes.namespace") or settings.kubernetes.namespace
+
+
+class _Readable(yaml.SafeDumper):
+    """Writes texts of several lines as such."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Readable.add_representer(str, _text)
+
+
+def _masked(made: Manifest, config: Mapping[str, str]) -> Manifest:
+    """As it is made; a Secret with its entries as text, of which people see what is no secret."""
+    if made["kind"] != "Secret":
+        return made
+    entries = {**dict.fromkeys(made["data"], MASK), CONFIG_FILE: format_properties(config)}
+    return {**{key: value for key, value in made.items() if key != "data"}, "stringData": entries}
 
 
 def _deployed_already(deployment: Deployment, there: Object | None) -> JobError:

@@ -15,7 +15,7 @@ from pathlib import Path
 import uvicorn
 
 from grete.clock import Deadline, SystemClock
-from grete.config.settings.coordinator import is_loopback
+from grete.config.settings.coordinator import LOOPBACK_ALONE, is_loopback
 from grete.errors import ConfigError, JobError
 from grete.failpoints import failpoint
 from grete.private_files import private_directory
@@ -38,9 +38,7 @@ def bind(host: str, port: int) -> socket.socket:
         ConfigError: the port is taken or the address is not ours, or it is not a loopback address.
     """
     if not is_loopback(host):
-        raise ConfigError(
-            f"job.http.host={host!r}: only loopback addresses are served, since there is no TLS yet"
-        )
+        raise ConfigError(f"job.http.host={host!r}: {LOOPBACK_ALONE}")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # the protocol by name: asyncio sets TCP_NODELAY for no other, and a body waits 40 ms for the ACK of its head then
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

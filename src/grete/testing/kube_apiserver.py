@@ -123,7 +123,7 @@ class KubeApiServer(ServerCluster[KubeNode]):
     def _request(self, method: str, path: str, document: Mapping[str, Any] | None = None) -> httpx.Response:
         access = of_kubeconfig([self.admin])
         with httpx.Client(
-            base_url=access.server, verify=access.tls(), timeout=_CALL_S, trust_env=False
+            base_url=access.server, verify=access.tls(access.credential()), timeout=_CALL_S, trust_env=False
         ) as client:
             return client.request(method, path, json=document)
 

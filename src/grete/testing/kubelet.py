@@ -344,7 +344,9 @@ def main(kubeconfig: Path, directory: Path, namespace: str, number: int) -> int:
     access = of_kubeconfig([kubeconfig])
     assert access.ca is not None, "the server of the tests has an authority of its own"
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    with httpx.Client(base_url=access.server, verify=access.tls(), timeout=30, trust_env=False) as http:
+    with httpx.Client(
+        base_url=access.server, verify=access.tls(access.credential()), timeout=30, trust_env=False
+    ) as http:
         kubelet = Kubelet(http, access.ca.read(), directory, namespace, number)
         kubelet.join()
         try:

@@ -142,7 +142,13 @@ LINEAGE_DIR = Key(
     "folder on a file system of Hadoop's (`hdfs://host/folder`, `s3a://bucket/folder`).",
     default_doc="`job.state.dir`",
 )
-HTTP_HOST = Key("job.http.host", TEXT, "127.0.0.1", _CONTAINER, "Address of the HTTP server; loopback only.")
+HTTP_HOST = Key(
+    "job.http.host",
+    TEXT,
+    "127.0.0.1",
+    _CONTAINER,
+    "Address of the HTTP server; loopback only ([from elsewhere](production.md#what-to-watch)).",
+)
 HTTP_PORT = Key(
     "job.http.port",
     PORT,

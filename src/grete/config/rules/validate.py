@@ -32,7 +32,7 @@ from grete.config.rules.warnings import warnings_of
 from grete.config.rules.zookeeper import zookeeper_problems
 from grete.config.secrets import has_reference
 from grete.config.settings import Settings
-from grete.config.settings.coordinator import is_loopback
+from grete.config.settings.coordinator import LOOPBACK_ALONE, is_loopback
 from grete.config.settings.job import JobSettings
 from grete.config.settings.streams import stream_id_of, stream_ids, system_stream_from_names
 from grete.config.settings.systems import EMBEDDED_SYSTEM
@@ -143,9 +143,7 @@ def _numbers(config: Mapping[str, str]) -> Iterator[str]:
         )
     host = config.get("job.http.host", "127.0.0.1")
     if not is_loopback(host):
-        yield _wrong(
-            config, "job.http.host", "only loopback addresses are served; set 127.0.0.1 or remove the key"
-        )
+        yield _wrong(config, "job.http.host", LOOPBACK_ALONE)
 
 
 # --- keys that belong together ---

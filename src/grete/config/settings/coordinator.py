@@ -170,6 +170,14 @@ class CoordinatorSettings(Section):
         return required_value_of(self.raw, key) / 1000
 
 
+LOOPBACK_ALONE = (
+    "only loopback addresses are served, since the server has no TLS. Remove the key, set job.http.port=PORT, and "
+    "come from elsewhere by ssh -L PORT:127.0.0.1:PORT MACHINE, by kubectl port-forward POD PORT, or by a proxy on "
+    "the same machine that has TLS and sends on to http://127.0.0.1:PORT with that Host"
+)
+"""Why `job.http.host` is refused, and the ways out."""
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine reaches the address."""
     try:

@@ -1,7 +1,7 @@
 """Where the API server is and who we are: the service account of a pod, or a kubeconfig.
 
 Files that others renew (a pod's token, a certificate authority, client certificates) are named here and read where
-they are used, so that an expired one is replaced without a restart.
+they are used, so that an expired one is replaced without a restart; a program for credentials is run there too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import ssl
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +21,15 @@ import yaml
 
 from grete.config.key_tables.kubernetes import CONTEXT, KUBECONFIG
 from grete.config.settings.kubernetes import KubernetesSettings
+from grete.coordination.kubernetes.credential import Credential, Pem, read_text
+from grete.coordination.kubernetes.credential_plugin import LONGEST_S, CredentialPlugin, program_of
 from grete.errors import ConfigError, CoordinationError
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_LARGEST_FILE = 1024 * 1024
 _WAY_OUT = (
     "take a token instead: kubectl create token SERVICEACCOUNT > FILE, kept fresh, and user.tokenFile: FILE"
 )
 _REFUSED = {
-    "exec": f"grete starts no programs for credentials; {_WAY_OUT}",
     "auth-provider": f"Kubernetes has given these up; {_WAY_OUT}",
     "username": f"API servers take no passwords any more; {_WAY_OUT}",
     "as": "grete acts for nobody else; name a user that has the rights itself",
@@ -41,25 +41,6 @@ _REFUSED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Pem:
-    """A certificate or key: text in the configuration, or a file."""
-
-    text: str | None = field(default=None, repr=False)
-    path: Path | None = None
-
-    def read(self) -> str:
-        """The text.
-
-        Raises:
-            CoordinationError: the file cannot be read.
-        """
-        if self.text is not None:
-            return self.text
-        assert self.path is not None, "neither a text nor a file"
-        return read_text(self.path)
-
-
-@dataclass(frozen=True, slots=True)
 class Access:
     """One API server, and one user of it. Without `ca` the system's own authorities are trusted."""
 
@@ -68,21 +49,30 @@ class Access:
     """Where this was found, for errors."""
     namespace: str | None = None
     ca: Pem | None = None
-    certificate: Pem | None = None
-    key: Pem | None = None
-    token: str | None = field(default=None, repr=False)
+    user: Credential = field(default_factory=Credential)
     token_file: Path | None = None
+    plugin: CredentialPlugin | None = None
 
-    def headers(self) -> dict[str, str]:
-        """Headers of a request that is sent now: tokens of pods are replaced every hour.
+    def credential(self, timeout_s: float = LONGEST_S) -> Credential:
+        """What a request that is sent now shows: tokens of pods are replaced every hour.
 
         Raises:
-            CoordinationError: the token's file cannot be read.
+            CoordinationUnreachable: the program for credentials does not give one in time.
+            CoordinationError: the token's file cannot be read, or what the program gives is none.
         """
-        token = self.token if self.token_file is None else read_text(self.token_file).strip()
-        return {} if token is None else {"Authorization": f"Bearer {token}"}
+        if self.plugin is not None:
+            return self.plugin.credential(timeout_s)
+        if self.token_file is not None:
+            return replace(self.user, token=read_text(self.token_file).strip())
+        return self.user
 
-    def tls(self) -> ssl.SSLContext:
+    def refuse(self, credential: Credential) -> bool:
+        """The server has refused this one; returns whether there may be another."""
+        if self.plugin is not None:
+            self.plugin.refuse(credential)
+        return self.plugin is not None
+
+    def tls(self, credential: Credential) -> ssl.SSLContext:
         """What connections that are opened from now on trust and show.
 
         Raises:
@@ -90,8 +80,8 @@ class Access:
         """
         try:
             context = ssl.create_default_context(cadata=None if self.ca is None else self.ca.read())
-            if self.certificate is not None and self.key is not None:
-                with _files(self.certificate, self.key) as (certificate, key):
+            if credential.certificate is not None and credential.key is not None:
+                with _files(credential.certificate, credential.key) as (certificate, key):
                     context.load_cert_chain(certificate, key)
         except (ssl.SSLError, ValueError) as error:
             raise CoordinationError(f"{self.origin}: a certificate or key is none: {error}") from error
@@ -109,19 +99,6 @@ def _files(*pems: Pem) -> Iterator[Sequence[Path]]:
         yield paths
 
 
-def read_text(path: Path) -> str:
-    """A small text file.
-
-    Raises:
-        CoordinationError: it cannot be read, or is no text.
-    """
-    try:
-        with path.open("rb") as file:
-            return file.read(_LARGEST_FILE).decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CoordinationError(f"cannot read {path}, which says how to reach Kubernetes: {error}") from error
-
-
 def find_access(settings: KubernetesSettings, environment: Mapping[str, str] | None = None) -> Access:
     """The kubeconfig that the configuration names, else the pod's service account, else the user's kubeconfig.
 
@@ -130,12 +107,10 @@ def find_access(settings: KubernetesSettings, environment: Mapping[str, str] | N
         CoordinationError: a file cannot be read.
     """
     variables = os.environ if environment is None else environment
-    if settings.kubeconfig is None and settings.context is None:
-        pod = in_pod(variables)
-        if pod is not None:
-            return pod
-    named = settings.kubeconfig or variables.get("KUBECONFIG", "")
-    paths = [Path(name) for name in named.split(os.pathsep) if name] or [Path.home() / ".kube" / "config"]
+    pod = _pod(settings, variables)
+    if pod is not None:
+        return pod
+    paths = _kubeconfigs(settings, variables)
     found = [path for path in paths if path.exists()]
     if not found:
         raise ConfigError(
@@ -143,6 +118,30 @@ def find_access(settings: KubernetesSettings, environment: Mapping[str, str] | N
             f"{' or '.join(map(str, paths))}; set {KUBECONFIG.name}"
         )
     return of_kubeconfig(found, settings.context)
+
+
+def find_namespace(settings: KubernetesSettings, environment: Mapping[str, str] | None = None) -> str | None:
+    """The namespace of what `find_access` finds, None where nothing names one. No credential is looked at.
+
+    Raises:
+        ConfigError: a kubeconfig is none, or has no such context.
+        CoordinationError: a file cannot be read.
+    """
+    variables = os.environ if environment is None else environment
+    pod = _pod(settings, variables)
+    if pod is not None:
+        return pod.namespace
+    found = [path for path in _kubeconfigs(settings, variables) if path.exists()]
+    return _Context.of(found, settings.context).namespace if found else None
+
+
+def _pod(settings: KubernetesSettings, variables: Mapping[str, str]) -> Access | None:
+    return in_pod(variables) if settings.kubeconfig is None and settings.context is None else None
+
+
+def _kubeconfigs(settings: KubernetesSettings, variables: Mapping[str, str]) -> list[Path]:
+    named = settings.kubeconfig or variables.get("KUBECONFIG", "")
+    return [Path(name) for name in named.split(os.pathsep) if name] or [Path.home() / ".kube" / "config"]
 
 
 def in_pod(environment: Mapping[str, str], folder: Path = SERVICE_ACCOUNT) -> Access | None:
@@ -160,40 +159,83 @@ def in_pod(environment: Mapping[str, str], folder: Path = SERVICE_ACCOUNT) -> Ac
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Context:
+    """A context of kubeconfig files; as with kubectl the first file wins."""
+
+    name: str
+    origin: str
+    """The files."""
+    files: Sequence[tuple[Path, dict[str, Any]]]
+    part: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, paths: Sequence[Path], name: str | None) -> _Context:
+        """The context of this name, else the current one."""
+        origin = os.pathsep.join(map(str, paths))
+        files = [(path, _document(path)) for path in paths]
+        current = next(
+            (str(each["current-context"]) for _, each in files if each.get("current-context")), None
+        )
+        named = name or current
+        if named is None:
+            raise ConfigError(f"{origin} has no current-context; set {CONTEXT.name}")
+        return cls(named, origin, files, _named(files, "context", named, origin)[0])
+
+    @property
+    def namespace(self) -> str | None:
+        """None where it says nothing."""
+        return self.part.get("namespace") or None
+
+    def refers_to(self, kind: str) -> tuple[dict[str, Any], Path]:
+        """Its cluster or user, and the file it is in."""
+        found, path = _named(self.files, kind, str(self.part.get(kind, "")), self.origin)
+        for key in sorted(_REFUSED.keys() & found.keys()):
+            if found[key]:
+                raise ConfigError(
+                    f"{self.origin}: the {kind} of context {self.name!r} has {key!r}: {_REFUSED[key]}"
+                )
+        return found, path
+
+
 def of_kubeconfig(paths: Sequence[Path], context_name: str | None = None) -> Access:
-    """A context of kubeconfig files, the current one unless it is named; as with kubectl the first file wins.
+    """A context of kubeconfig files, the current one unless it is named.
 
     Raises:
         ConfigError: no such context, cluster or user, or it asks for what grete does not do.
         CoordinationError: a file cannot be read.
     """
-    origin = os.pathsep.join(map(str, paths))
-    files = [(path, _document(path)) for path in paths]
-    current = next((str(each["current-context"]) for _, each in files if each.get("current-context")), None)
-    name = context_name or current
-    if name is None:
-        raise ConfigError(f"{origin} has no current-context; set {CONTEXT.name}")
-    context, _ = _named(files, "context", name, origin)
-    cluster, of_cluster = _named(files, "cluster", str(context.get("cluster", "")), origin)
-    user, of_user = _named(files, "user", str(context.get("user", "")), origin)
-    for part, what in ((cluster, "cluster"), (user, "user")):
-        for key in sorted(_REFUSED.keys() & part.keys()):
-            if part[key]:
-                raise ConfigError(f"{origin}: the {what} of context {name!r} has {key!r}: {_REFUSED[key]}")
+    context = _Context.of(paths, context_name)
+    cluster, of_cluster = context.refers_to("cluster")
+    user, of_user = context.refers_to("user")
     server = str(cluster.get("server", ""))
     if not server.startswith("https://"):
-        raise ConfigError(f"{origin}: the server of context {name!r} is {server!r}; name one by https://")
-    token_file = user.get("tokenFile")
+        raise ConfigError(
+            f"{context.origin}: the server of context {context.name!r} is {server!r}; name one by https://"
+        )
+    origin = f"context {context.name!r} of {context.origin}"
+    ca = _pem(cluster, "certificate-authority", of_cluster)
+    token, token_file = user.get("token"), user.get("tokenFile")
     return Access(
         server.rstrip("/"),
-        f"context {name!r} of {origin}",
-        namespace=context.get("namespace") or None,
-        ca=_pem(cluster, "certificate-authority", of_cluster),
-        certificate=_pem(user, "client-certificate", of_user),
-        key=_pem(user, "client-key", of_user),
-        token=user.get("token"),
+        origin,
+        namespace=context.namespace,
+        ca=ca,
+        user=Credential(token, _pem(user, "client-certificate", of_user), _pem(user, "client-key", of_user)),
         token_file=None if token_file is None else of_user.parent / str(token_file),
+        # as with kubectl a token wins
+        plugin=None if token or token_file else _plugin(user, cluster, ca, of_user.parent, origin),
     )
+
+
+def _plugin(
+    user: Mapping[str, Any], cluster: Mapping[str, Any], ca: Pem | None, folder: Path, origin: str
+) -> CredentialPlugin | None:
+    named = user.get("exec")
+    if not named:
+        return None
+    program = named if isinstance(named, dict) else {}
+    return CredentialPlugin(program_of(program, cluster, ca, folder, origin))
 
 
 def _document(path: Path) -> dict[str, Any]:

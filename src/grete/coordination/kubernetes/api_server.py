@@ -1,7 +1,8 @@
 """The calls of a Kubernetes API server that coordination and deployments need, over HTTP.
 
 Nothing here repeats a request: whether it may be is known to the caller alone
-(docs/decisions/0021-a-lease-over-plain-http.md).
+(docs/decisions/0021-a-lease-over-plain-http.md). One that was refused for its credential has done nothing, and is
+sent with another where a program gives one.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from typing import Any
 import httpx
 
 from grete.coordination.kubernetes.access import Access
+from grete.coordination.kubernetes.credential import Credential, Pem
 from grete.errors import CoordinationError, CoordinationUnreachable
 from grete.http_answers import whole_answer
 
 Document = dict[str, Any]
 _NOT_FOUND, _CONFLICT = 404, 409
-_REFUSED = (401, 403)
+_UNAUTHORIZED = 401
+_REFUSED = (_UNAUTHORIZED, 403)
 _LATER = 429
 _LONGEST_TEXT = 500
 _NO_API_SERVER = "That is no API server's answer: look what stands before it"
@@ -49,6 +52,7 @@ class ApiServer:
         self._rights = rights
         self._lock = threading.Lock()
         self._client: httpx.Client | None = None
+        self._shown: tuple[Pem | None, Pem | None] = (None, None)
 
     def read(self, path: str, timeout_s: float) -> Document | None:
         """The object at a path as it is now; None when there is none.
@@ -126,16 +130,19 @@ class ApiServer:
             "resourceVersion": version,
             "timeoutSeconds": str(max(1, math.ceil(watch_s))),
         }
+        credential = self._access.credential(timeout_s)
         with (
             suppress(httpx.TransportError),
-            self._opened().stream(
+            self._opened(credential).stream(
                 "GET",
                 path,
                 params=parameters,
-                headers=self._access.headers(),
+                headers=credential.headers(),
                 timeout=httpx.Timeout(timeout_s, connect=timeout_s / 2, read=max(watch_s, 0.001)),
             ) as answer,
         ):
+            if answer.status_code == _UNAUTHORIZED and self._access.refuse(credential):
+                return  # who looks again has another one
             if answer.status_code in _REFUSED:
                 answer.read()
                 self._document(answer, path)
@@ -149,29 +156,45 @@ class ApiServer:
         body: Document | None = None,
         parameters: Mapping[str, str] | None = None,
     ) -> httpx.Response:
-        client = self._opened()
-        try:
-            headers = self._access.headers()
-            answer = whole_answer(
-                client, method, path, timeout_s, json=body, params=parameters, headers=headers
-            )
-        except httpx.RequestError as error:
-            if isinstance(error, httpx.ConnectError):
+        def answered(credential: Credential) -> httpx.Response:
+            client = self._opened(credential)
+            try:
+                answer = whole_answer(
+                    client,
+                    method,
+                    path,
+                    timeout_s,
+                    json=body,
+                    params=parameters,
+                    headers=credential.headers(),
+                )
+            except httpx.RequestError as error:
+                if isinstance(error, httpx.ConnectError):
+                    self._forget(client)
+                raise CoordinationUnreachable(
+                    f"{method} {self._access.server}{path}: no answer from the API server ({self._access.origin}): "
+                    f"{error!r}"
+                ) from error
+            if answer.status_code == _UNAUTHORIZED:
                 self._forget(client)
-            raise CoordinationUnreachable(
-                f"{method} {self._access.server}{path}: no answer from the API server ({self._access.origin}): "
-                f"{error!r}"
-            ) from error
-        if answer.status_code == _REFUSED[0]:
-            self._forget(client)
+            return answer
+
+        credential = self._access.credential(timeout_s)
+        answer = answered(credential)
+        if answer.status_code == _UNAUTHORIZED and self._access.refuse(credential):
+            answer = answered(self._access.credential(timeout_s))
         return answer
 
-    def _opened(self) -> httpx.Client:
+    def _opened(self, credential: Credential) -> httpx.Client:
+        """The client whose connections show this credential's certificate."""
+        shown = (credential.certificate, credential.key)
         with self._lock:
-            if self._client is None:
+            if self._client is None or self._shown != shown:
+                tls = self._access.tls(credential)
                 self._client = httpx.Client(
-                    base_url=self._access.server, verify=self._access.tls(), trust_env=False, limits=_LIMITS
+                    base_url=self._access.server, verify=tls, trust_env=False, limits=_LIMITS
                 )
+                self._shown = shown
             return self._client
 
     def _forget(self, client: httpx.Client) -> None:
