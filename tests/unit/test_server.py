@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import resource
 import socket
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from grete.model.ids import ContainerId, JobId
 from grete.server import app as server_app
 from grete.server import serve
 from grete.server.app import build_app
-from grete.server.connections import Limits, bounded_protocol
+from grete.server.connections import MOST, Limits, bounded_protocol
 from grete.server.guard import Tokens
 from grete.server.serve import HttpServer, bind, bind_beside, write_token
 from grete.testing.waiting import eventually
@@ -271,6 +273,41 @@ def test_silent_connections_keep_no_client_out(monkeypatch: pytest.MonkeyPatch) 
     for one in idle:
         one.close()
     server.close()
+
+
+@pytest.fixture
+def descriptors() -> Iterator[None]:
+    """As many as a thousand connections take, where a login shell has 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    enough = 4096 if hard == resource.RLIM_INFINITY else min(hard, 4096)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, enough), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("descriptors")
+@pytest.mark.parametrize("head", [b"", b"GET / HTTP/1.1\r\nhost:"], ids=["silent", "half a head"])
+def test_a_thousand_idle_connections_cost_no_heartbeat_and_no_more_than_the_limits(
+    tmp_path: Path, head: bytes
+) -> None:
+    (tmp_path / "token").write_text(TOKEN)
+    server = HttpServer(View(), bind("127.0.0.1", 0), TOKENS)
+    server.start()
+    held = server._server.server_state.connections
+    with ExitStack() as idle, closing(JobCoordinatorClient(server.url, tmp_path / "token")) as container:
+        took, most = [], 0
+        for opened in range(1000):
+            idle.enter_context(raw(server.address[1], head))
+            if opened % 50 == 49:
+                began = time.monotonic()
+                assert container.heartbeat("0", Heartbeat(7)) == KNOWN
+                took.append(time.monotonic() - began)
+                most = max(most, len(held))
+        with closing(JobCoordinatorClient(server.url, tmp_path / "token")) as another:
+            assert another.heartbeat("0", Heartbeat(7)) == KNOWN
+    server.close()
+    assert max(took) < 5, "a container waits a minute, and is silent after one"
+    assert 200 < most <= MOST + serve._BACKLOG
 
 
 def test_the_head_of_a_request_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
