@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -21,6 +22,7 @@ from grete.model.ids import JobId
 
 NAME = deployed_name(JobId("counting"))
 PAGE = b"<html><body>Sign in to the proxy</body></html>"
+EXEC = {"apiVersion": "client.authentication.k8s.io/v1", "installHint": "Log in first."}
 Run = Callable[..., tuple[int, str]]
 
 
@@ -144,7 +146,7 @@ def on_yarn(server: RawServer, folder: Path) -> dict[str, str]:
     }
 
 
-def on_kubernetes(server: RawServer, folder: Path) -> dict[str, str]:
+def on_kubernetes(server: RawServer, folder: Path, user: Mapping[str, Any] | None = None) -> dict[str, str]:
     config = folder / "kubeconfig"
     cluster = {"server": server.url, "certificate-authority": str(CERTIFICATE)}
     config.write_text(
@@ -153,7 +155,7 @@ def on_kubernetes(server: RawServer, folder: Path) -> dict[str, str]:
                 "current-context": "here",
                 "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
                 "clusters": [{"name": "c", "cluster": cluster}],
-                "users": [{"name": "u", "user": {"token": "secret"}}],
+                "users": [{"name": "u", "user": dict(user or {"token": "secret"})}],
             }
         )
     )
@@ -179,6 +181,28 @@ def test_whatever_answers_for_the_resource_manager_is_named_and_nothing_is_done(
     assert {one.method for one in yarn.asked} == {"GET"}
     assert not (tmp_path / "home" / "deployments").exists()
     assert time.monotonic() - began < 10
+
+
+def test_a_deployment_shows_what_a_program_gives_and_its_failure_is_named(
+    kubernetes: RawServer, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kubernetes_module, "_CALL_S", 30.0)
+    given = {"kind": "ExecCredential", "apiVersion": EXEC["apiVersion"], "status": {"token": "t0ken"}}
+    (tmp_path / "given").write_text(json.dumps(given))
+    user = {"exec": {**EXEC, "command": "cat", "args": [str(tmp_path / "given")]}}
+    nothing = {"kind": "List", "metadata": {"resourceVersion": "7"}, "items": []}
+    missing = {"kind": "Status", "message": "not found"}
+    kubernetes.answer = lambda one: (
+        document(missing, 404) if "statefulsets" in one.path else document(nothing)
+    )
+    code, said = run("status", on_kubernetes(kubernetes, tmp_path, user))
+    assert (code, said) == (0, "job counting is not deployed\n")
+    assert {one.authorization for one in kubernetes.asked} == {"Bearer t0ken"}
+    (tmp_path / "given").unlink()
+    code, said = run("status", on_kubernetes(kubernetes, tmp_path, user))
+    assert code == 1
+    assert "cat, ended with 1: " in said
+    assert said.endswith("Log in first.\n")
 
 
 @pytest.mark.parametrize("what", GARBAGE)

@@ -30,7 +30,7 @@ _WAY_OUT = (
     "take a token instead: kubectl create token SERVICEACCOUNT > FILE, kept fresh, and user.tokenFile: FILE"
 )
 _REFUSED = {
-    "auth-provider": f"Kubernetes has given these up; {_WAY_OUT}",
+    "auth-provider": f"Kubernetes has given these up for exec; write it again by the cluster's tool, or {_WAY_OUT}",
     "username": f"API servers take no passwords any more; {_WAY_OUT}",
     "as": "grete acts for nobody else; name a user that has the rights itself",
     "insecure-skip-tls-verify": "a token would be sent to any server; set certificate-authority",
