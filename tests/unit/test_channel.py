@@ -13,9 +13,10 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from grete.channel.address import CLIENT, SERVER, Channel, address_of
+from grete.channel.address import Channel, address_of
+from grete.channel.certificate import Identity
 from grete.channel.relay import Relay, listen_at
-from grete.channel.tls import PROOF_BYTES, encrypting, exactly, prove
+from grete.channel.tls import NONCE_BYTES, PROOF_BYTES, client_context, connect, exactly
 from grete.errors import ConfigError, CoordinatorUnavailable, WireError
 from grete.http_client import JobCoordinatorClient
 from grete.testing.waiting import eventually
@@ -89,9 +90,10 @@ def test_a_server_that_has_not_the_token_gets_no_request() -> None:
 
     def impostor(listening: socket.socket) -> None:
         accepted, _ = listening.accept()
-        with accepted, encrypting(is_server=True).wrap_socket(accepted, server_side=True) as connection:
-            exactly(connection, PROOF_BYTES)
-            connection.sendall(secrets.token_bytes(PROOF_BYTES))
+        context = Identity.create().context
+        with accepted, context.wrap_socket(accepted, server_side=True) as connection:
+            exactly(connection, NONCE_BYTES)
+            connection.sendall(secrets.token_bytes(NONCE_BYTES + PROOF_BYTES))
             heard.append(connection.recv(1000))
 
     with listen_at(HERE) as listening:
@@ -113,9 +115,11 @@ def test_plain_http_and_a_proof_of_another_connection_are_refused(relay: Relay) 
         assert b"HTTP" not in plain.recv(1000)
     with (
         socket.create_connection(address_of(relay.channel.address), 5) as plain,
-        encrypting(is_server=False).wrap_socket(plain) as connection,
+        client_context().wrap_socket(plain) as connection,
     ):
-        connection.sendall(b"x" * 32)
+        connection.sendall(b"x" * NONCE_BYTES)
+        exactly(connection, NONCE_BYTES + PROOF_BYTES)
+        connection.sendall(b"x" * PROOF_BYTES)
         assert connection.recv(1000) == b""
 
 
@@ -138,11 +142,7 @@ def test_those_that_prove_nothing_do_not_keep_out_one_that_does(relay: Relay, se
 def test_connections_end_with_the_relay(server: HTTPServer) -> None:
     made = Relay(listen_at(HERE), HERE, TOKEN, (HERE, server.server_port))
     made.start()
-    with (
-        socket.create_connection(address_of(made.channel.address), 5) as plain,
-        encrypting(is_server=False).wrap_socket(plain) as connection,
-    ):
-        prove(connection, TOKEN.encode(), own=CLIENT, other=SERVER)
+    with connect(address_of(made.channel.address), made.channel.ends) as connection:
         made.close()
         assert connection.recv(10) == b""
     with pytest.raises(OSError, match="refused"):

@@ -1,1 +1,1 @@
-"""Encrypted connections between machines whose ends prove that they have one key; no certificates."""
+"""Encrypted connections between machines whose ends prove that they have one key; there is no authority."""

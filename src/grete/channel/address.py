@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-CLIENT, SERVER = "container", "coordinator"
-"""What the two ends prove to be."""
+from grete.channel.tls import Ends
 
 
 def address_of(text: str) -> tuple[str, int]:
@@ -26,3 +25,8 @@ class Channel:
 
     address: str
     token: str = field(repr=False)
+
+    @property
+    def ends(self) -> Ends:
+        """What the two ends prove to be."""
+        return Ends(self.token.encode(), client="container", server="coordinator")

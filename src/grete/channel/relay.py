@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 import socket
 import threading
 
-from grete.channel.address import CLIENT, SERVER, Channel
-from grete.channel.tls import CONNECT_S, PROOF_BYTES, encrypting, mark_of, proof
+from grete.channel.address import Channel
+from grete.channel.certificate import Identity
+from grete.channel.tls import CONNECT_S, NONCE_BYTES, PROOF_BYTES, Proofs, send_at_once
 from grete.errors import ConfigError
 
 _log = logging.getLogger("grete.coordinator")
@@ -30,6 +30,17 @@ def listen_at(host: str) -> socket.socket:
         raise ConfigError(f"processor.address={host}: it is no address of this machine ({error})") from error
 
 
+def check_relay(host: str) -> None:
+    """Raise what a relay at this address would, before anything is started.
+
+    Raises:
+        ConfigError: it is none of this machine's.
+        MissingExtra: `cryptography` is not installed.
+    """
+    listen_at(host).close()
+    Identity.create()
+
+
 class Relay:
     """Passes on what comes over proved connections to `listening`, and what is answered, until it is closed.
 
@@ -38,13 +49,16 @@ class Relay:
     """
 
     def __init__(self, listening: socket.socket, host: str, token: str, server: tuple[str, int]) -> None:
-        """`host` is what others call this machine, `token` the key that is proved."""
+        """`host` is what others call this machine, `token` the key that is proved.
+
+        Raises:
+            MissingExtra, OSError: see `Identity.create`.
+        """
         port = listening.getsockname()[1]
         self.channel = Channel(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", token)
         self._listening = listening
-        self._key = token.encode()
         self._server = server
-        self._tls = encrypting(is_server=True)
+        self._identity = Identity.create()
         self._unproved = 0
         self._connections: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
@@ -109,22 +123,22 @@ class Relay:
         Raises:
             OSError, ValueError, EOFError, TimeoutError: it has not.
         """
-        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        send_at_once(accepted)
         reader = asyncio.StreamReader()
         protocol = asyncio.StreamReaderProtocol(reader)
         transport, _ = await self._loop.connect_accepted_socket(
-            lambda: protocol, accepted, ssl=self._tls, ssl_handshake_timeout=CONNECT_S
+            lambda: protocol, accepted, ssl=self._identity.context, ssl_handshake_timeout=CONNECT_S
         )
         writer = asyncio.StreamWriter(transport, protocol, reader, self._loop)
         try:
-            mark = mark_of(writer.get_extra_info("ssl_object"))
-            given = await asyncio.wait_for(reader.readexactly(PROOF_BYTES), CONNECT_S)
-            if not hmac.compare_digest(given, proof(self._key, CLIENT, mark)):
-                raise ValueError("its proof is wrong")
+            async with asyncio.timeout(CONNECT_S):
+                drawn = await reader.readexactly(NONCE_BYTES)
+                proofs = Proofs.answering(self.channel.ends, self._identity.certificate, drawn)
+                writer.write(proofs.answer)
+                proofs.see(await reader.readexactly(PROOF_BYTES))
         except BaseException:
             transport.abort()
             raise
-        writer.write(proof(self._key, SERVER, mark))
         return reader, writer
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import select
-import socket
 import ssl
 from collections.abc import Iterable
 from typing import Any
 
 import httpcore
 
-from grete.channel.address import CLIENT, SERVER, Channel, address_of
-from grete.channel.tls import CONNECT_S, encrypting, prove
+from grete.channel.address import Channel, address_of
+from grete.channel.tls import CONNECT_S, connect
 
 
 class ProvedConnections(httpcore.NetworkBackend):
@@ -26,7 +25,7 @@ class ProvedConnections(httpcore.NetworkBackend):
             ValueError: the address is none.
         """
         self._address = address_of(channel.address)
-        self._key = channel.token.encode()
+        self._ends = channel.ends
 
     def connect_tcp(
         self,
@@ -39,15 +38,7 @@ class ProvedConnections(httpcore.NetworkBackend):
         """See httpcore; the address is always the relay's."""
         patience_s = CONNECT_S if timeout is None else min(timeout, CONNECT_S)
         try:
-            plain = socket.create_connection(self._address, patience_s)
-            with plain:
-                plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                connection = encrypting(is_server=False).wrap_socket(plain)
-            try:
-                prove(connection, self._key, own=CLIENT, other=SERVER)
-            except (OSError, ValueError):
-                connection.close()
-                raise
+            connection = connect(self._address, self._ends, patience_s)
         except (OSError, ValueError) as error:
             raise httpcore.ConnectError(f"{self._address[0]}:{self._address[1]}: {error}") from error
         return _Stream(connection)

@@ -8,7 +8,6 @@ secrets travel here alone.
 
 from __future__ import annotations
 
-import socket
 import struct
 import threading
 import time
@@ -17,7 +16,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from grete.channel.tls import CONNECT_S, encrypting, exactly, prove
+from grete.channel.tls import Ends, connect, exactly
 from grete.errors import JobError
 
 VARIABLE = "GRETE_EXECUTOR_SECRETS"
@@ -52,17 +51,18 @@ class SecretsAddress:
         host, _, port = place.rpartition(":")
         return cls(host, int(port), bytes.fromhex(key))
 
+    @property
+    def ends(self) -> Ends:
+        """What the two ends prove to be."""
+        return Ends(self.key, client="worker", server="container")
+
     def fetch(self) -> dict[str, str]:
         """What each reference of the job stands for now, by the reference as it is written.
 
         Raises:
             OSError, ValueError: the container is not there, or another process is.
         """
-        with (
-            socket.create_connection((self.host, self.port), CONNECT_S) as plain,
-            encrypting(is_server=False).wrap_socket(plain) as connection,
-        ):
-            prove(connection, self.key, own="worker", other="container")
+        with connect((self.host, self.port), self.ends) as connection:
             (length,) = LENGTH.unpack(exactly(connection, LENGTH.size))
             if length > _LARGEST:
                 raise ValueError(f"{length} bytes of secrets are too many")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hmac
 import logging
 import os
 import secrets
@@ -14,7 +13,8 @@ from collections.abc import Mapping
 
 import orjson
 
-from grete.channel.tls import CONNECT_S, PROOF_BYTES, encrypting, exactly, mark_of, proof
+from grete.channel.certificate import Identity
+from grete.channel.tls import CONNECT_S, send_at_once
 from grete.config.secret_channel import LENGTH, SecretsAddress
 from grete.config.secrets import references, resolve_secrets
 from grete.errors import ConfigError
@@ -33,11 +33,12 @@ class SecretServer:
 
         Raises:
             OSError: it cannot listen there.
+            MissingExtra: see `Identity.create`.
         """
         self.config = config
         """The configuration whose references are resolved. May be replaced."""
         self._room = threading.Semaphore(_AT_ONCE)
-        self._tls = encrypting(is_server=True)
+        self._identity = Identity.create()
         self._listener = socket.create_server((bind, 0))
         self.address = SecretsAddress(host, self._listener.getsockname()[1], secrets.token_bytes(32))
         threading.Thread(target=self._accept, name="grete-secrets", daemon=True).start()
@@ -57,7 +58,8 @@ class SecretServer:
     def _serve(self, plain: socket.socket) -> None:
         try:
             plain.settimeout(CONNECT_S)
-            with plain, self._tls.wrap_socket(plain, server_side=True) as connection:
+            send_at_once(plain)
+            with plain, self._identity.context.wrap_socket(plain, server_side=True) as connection:
                 self._answer(connection)
         except (OSError, ValueError) as error:
             _log.debug("a worker that asked for secrets has got none: %s", error)
@@ -65,12 +67,15 @@ class SecretServer:
             self._room.release()
 
     def _answer(self, connection: ssl.SSLSocket) -> None:
-        mark = mark_of(connection)
-        if not hmac.compare_digest(exactly(connection, PROOF_BYTES), proof(self.address.key, "worker", mark)):
-            _log.warning("a connection that asked for the job's secrets without its key was refused")
+        try:
+            self.address.ends.prove_server(connection, self._identity.certificate)
+        except ValueError as error:
+            _log.warning(
+                "a connection that asked for the job's secrets without its key was refused: %s", error
+            )
             return
         values = orjson.dumps(resolved_references(self.config))
-        connection.sendall(proof(self.address.key, "container", mark) + LENGTH.pack(len(values)) + values)
+        connection.sendall(LENGTH.pack(len(values)) + values)
 
     def close(self) -> None:
         """Stop listening."""

@@ -12,7 +12,7 @@ from enum import StrEnum
 from types import TracebackType
 
 from grete.assembly.submission import RunOptions, submitted_config
-from grete.channel.relay import listen_at
+from grete.channel.relay import check_relay
 from grete.clock import SystemClock
 from grete.config.choices import LauncherChoice
 from grete.config.key_tables.job import LAUNCHER, PROCESSOR_ADDRESS
@@ -232,7 +232,7 @@ class StreamProcessor:
         opened.callback(coordination.close)
         cells, home = coordination.cells(scope_of(self._job)), grete_home()
         if self._address:
-            listen_at(self._address).close()
+            check_relay(self._address)
         self._agent = Agent(
             self.id,
             cells,
