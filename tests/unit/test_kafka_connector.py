@@ -56,6 +56,16 @@ def test_jars_that_were_fetched_before_are_taken_from_their_folder(
     assert settings({}, tmp_path)["spark.jars"].split(",") == sorted(map(str, fetched.iterdir()))
 
 
+def test_what_is_in_the_cache_for_another_patch_release_of_spark_is_passed_over(tmp_path: Path) -> None:
+    for version in ("4.2.0", "4.2.1"):
+        fetched = jars(tmp_path / f"cache/grete/spark-kafka-{version}", version)
+        (fetched / "complete").touch()
+        settings = connector_settings({}, None, spark_version=version, spark_jars=tmp_path)
+        assert f"{ARTIFACT}-{version}.jar" in settings["spark.jars"]
+    later = connector_settings({}, None, spark_version="4.2.2", spark_jars=tmp_path)
+    assert later == {"spark.jars.packages": f"org.apache.spark:{ARTIFACT}:4.2.2"}
+
+
 @pytest.mark.parametrize(
     "config",
     [

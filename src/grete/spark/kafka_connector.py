@@ -38,7 +38,8 @@ def connector_settings(
         for version in present:
             _check(version, spark_version, "is on the class path")
         return {}
-    directory = jars_directory(fetched_jars)
+    # a later patch release of Spark is no reason to refuse a job because of what an earlier one has left in the cache
+    directory = jars_directory(fetched_jars, folders=f"spark-kafka-{spark_version}")
     if directory is None:
         return added(options, _PACKAGES, [f"org.apache.spark:{ARTIFACT}:{spark_version}"])
     jars = sorted(directory.glob("*.jar"))

@@ -34,7 +34,7 @@ class _Library:
 
 
 _DELTA = _Library("io.delta:delta-spark_2.13:4.3.1", ("delta-spark_", "delta-storage-"))
-_POSTGRESQL = _Library("org.postgresql:postgresql:42.7.4", ("postgresql-",))
+_POSTGRESQL = _Library("org.postgresql:postgresql:42.7.14", ("postgresql-",))
 
 
 def output_settings(settings: Settings, options: Mapping[str, str], spark_jars: Path) -> dict[str, str]:

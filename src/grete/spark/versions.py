@@ -15,7 +15,7 @@ WHOLE = ("4.2", "4.3")
 WITHOUT_EMBEDDED = ("4.0", "4.1")
 """These have no `pyspark.sql.streaming.datasource`, on which the embedded system stands as an input of a pipeline."""
 _VERSION = re.compile(r"""^__version__[^=\n]*=\s*["'](\d+\.\d+[^"']*)""", re.MULTILINE)
-_WAY_OUT = "install one of these beside grete: pip install 'pyspark==4.2.0'"
+_WAY_OUT = "install one of these beside grete: pip install 'pyspark~=4.2.0'"
 
 
 def installed() -> str | None:
