@@ -11,7 +11,7 @@ CODE := src tests examples benchmarks
 export GRETE_HOME ?= $(CURDIR)/.grete
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo demo-kafka demo-cluster test test-fast test-loaded test-repeated unit lint format docs durations \
+.PHONY: help setup demo demo-kafka demo-cluster test test-fast test-loaded test-repeated unit lint audit format docs durations \
 	check bench bench-kafka spark-versions interop fuzz-plans services nightly lock clean
 
 help: ## these lines
@@ -46,12 +46,13 @@ demo-kafka: $(STAMP) ## the same on a Kafka broker that it starts
 	SERVICES="kafka_jars spark_kafka_jars" bash scripts/services.sh
 	$(BIN)/python examples/flights/demo.py --kafka
 
-lint: $(STAMP) ## ruff, mypy, import-linter, the lock, docs that are made from code
+lint: $(STAMP) ## ruff, mypy, import-linter, the lock, known vulnerabilities, docs that are made from code
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	bash scripts/lock.sh --check
+	$(BIN)/python scripts/audit.py
 	$(BIN)/python -m grete.config.document | diff -u docs/configuration.md - # differs: make docs
 
 format: $(STAMP) ## let ruff do what it can
@@ -113,6 +114,9 @@ SEED ?= 1
 fuzz-plans: $(STAMP) ## random jobs, starts, growth and moves through the real planner and ours; CASES=500 SEED=1
 	SERVICES=samza_jars bash scripts/services.sh
 	$(BIN)/python -m grete.testing.plans --cases $(CASES) --seed $(SEED)
+
+audit: $(STAMP) ## known vulnerabilities of what is locked; says so when a registry does not tell
+	$(BIN)/python scripts/audit.py
 
 lock: ## regenerate requirements/*.txt from requirements/*.in
 	bash scripts/lock.sh

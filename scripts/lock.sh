@@ -40,6 +40,7 @@ if [ "${1:-}" != --check ]; then
     lock "$name.in" "$name.txt" --allow-unsafe
   done
   lock ../examples/flights/carriers.in ../examples/flights/carriers.lock --no-annotate
+  lock ../scripts/packages/audit.in ../scripts/packages/audit.txt --no-annotate --allow-unsafe
   for name in application kerberos; do
     lock "../scripts/packages/$name.in" "../scripts/packages/$name.txt" --no-annotate
   done
