@@ -89,9 +89,9 @@ def _measure(tasks: int) -> dict[str, object]:
     server.start()
     try:
         port = server.url.rsplit(":", 1)[1]
-        import httpx
+        import httpx2
 
-        first = httpx.get(server.url, headers={"Authorization": f"Bearer {TOKEN}"}, trust_env=False)
+        first = httpx2.get(server.url, headers={"Authorization": f"Bearer {TOKEN}"}, trust_env=False)
         figures: dict[str, object] = {"tasks": tasks, "bytes": len(first.content)}
         for name, etag in (("whole", "none"), ("unchanged", first.headers["etag"])):
             command = [sys.executable, "-m", "benchmarks.http_job_model", port, etag]

@@ -2,52 +2,125 @@
 
 from __future__ import annotations
 
+import json
+import ssl
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode, urljoin
 
-import httpx
+from urllib3 import PoolManager, Retry, Timeout
+from urllib3.exceptions import LocationParseError, NewConnectionError, ProtocolError, SSLError, TimeoutError
 
 _LARGEST_BYTES = 64 << 20
+_PIECE = 65_536
+_SEE_OTHER = 303
+"""All other redirections keep the method."""
+_CONNECTIONS = 100
+"""To one server at once that are kept; above them urllib3 warns with each one."""
+NO_CONNECTION = (NewConnectionError, SSLError)
+"""Errors of `whole_answer` of a server that cannot be reached, or that is not trusted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer with its body, and what it answers: the last request, where some were redirected."""
+
+    method: str
+    url: str
+    status: int
+    content: bytes
+    location: str | None = None
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the status says so."""
+        return 200 <= self.status < 300
+
+    @property
+    def is_redirect(self) -> bool:
+        """Whether it names another place."""
+        return self.location is not None and 300 <= self.status < 400
+
+    @property
+    def text(self) -> str:
+        """The body for whoever reads an error."""
+        return self.content.decode(errors="replace")
+
+    def json(self) -> Any:
+        """The body's document.
+
+        Raises:
+            ValueError, RecursionError: it is none.
+        """
+        return json.loads(self.content)
+
+
+def connections(tls: ssl.SSLContext | None = None) -> PoolManager:
+    """Connections that are kept for the next request, by TLS as given, else by what the machine trusts.
+
+    Safe to use from several threads. No proxy and no login is taken from the environment.
+    """
+    return PoolManager(maxsize=_CONNECTIONS, retries=False, ssl_context=tls)
+
+
+def time_limits(timeout_s: float, read_s: float | None = None) -> Timeout:
+    """The limits of one request: half the time to connect, all of it (or `read_s`) for each piece of the answer."""
+    return Timeout(connect=timeout_s / 2, read=timeout_s if read_s is None else read_s)
 
 
 def whole_answer(
-    client: httpx.Client,
+    client: PoolManager,
     method: str,
     url: str,
     timeout_s: float,
     *,
+    parameters: Mapping[str, str] | None = None,
+    document: Any = None,
+    headers: Mapping[str, str] | None = None,
+    redirects: int = 0,
     largest_bytes: int = _LARGEST_BYTES,
-    **given: Any,
-) -> httpx.Response:
-    """The answer with its body, after twice `timeout_s` at the latest.
+) -> Answer:
+    """The answer with its body, after twice `timeout_s` at the latest. Nothing is sent twice.
 
-    httpx's own timeout is one for each piece: a proxy that passes on a byte now and then would hold the caller for
-    hours. `given` is what `httpx.Client.stream` takes besides.
+    urllib3's own limit is one for each piece: a proxy that passes on a byte now and then would hold the caller for
+    hours. `document` is sent as JSON; so many `redirects` are followed.
 
     Raises:
-        httpx.RequestError: no answer, cut off, too slow or too large, or it cannot be decoded.
+        HTTPError: no answer, cut off, too slow or too large, or it cannot be decoded.
     """
     until_s = time.monotonic() + timeout_s
-    timeout = httpx.Timeout(timeout_s, connect=timeout_s / 2)
-    with client.stream(method, url, timeout=timeout, **given) as answer:
+    url = f"{url}?{urlencode(parameters)}" if parameters else url
+    sent = None if document is None else json.dumps(document, allow_nan=False).encode()
+    kind = {} if document is None else {"Content-Type": "application/json"}
+    followed = Retry(total=None, connect=False, read=False, status=0, other=False, redirect=redirects)
+    try:
+        answer = client.request(
+            method,
+            url,
+            body=sent,
+            headers=kind | dict(headers or {}),
+            timeout=time_limits(timeout_s),
+            preload_content=False,
+            redirect=redirects > 0,
+            retries=followed if redirects else False,
+        )
+    except ValueError as error:  # of the standard library: a redirection, or a host's name, that is none
+        raise LocationParseError(f"{url}: {error}") from error
+    try:
         body = bytearray()
-        for piece in answer.iter_bytes():
+        while piece := answer.read1(_PIECE):
             body += piece
             if len(body) > largest_bytes:
-                raise httpx.ReadError(
-                    f"the answer has more than {largest_bytes} bytes", request=answer.request
-                )
+                raise ProtocolError(f"the answer has more than {largest_bytes} bytes")
             if time.monotonic() > until_s:
-                raise httpx.ReadTimeout(f"no whole answer in {timeout_s:g} s", request=answer.request)
-        headers = {name: value for name, value in answer.headers.items() if name in _KEPT}
-        return httpx.Response(
-            answer.status_code,
-            headers=headers,
-            content=bytes(body),
-            request=answer.request,
-            history=answer.history,
-        )
-
-
-_KEPT = ("content-type", "location")
-"""Not the encodings: what is kept is decoded."""
+                raise TimeoutError(f"no whole answer in {timeout_s:g} s")
+    except BaseException:
+        answer.close()
+        raise
+    answer.release_conn()
+    for hop in answer.retries.history if answer.retries else ():
+        url = urljoin(url, hop.redirect_location or "")
+        method = "GET" if hop.status == _SEE_OTHER else method
+    return Answer(method, url, answer.status, bytes(body), answer.headers.get("location"))

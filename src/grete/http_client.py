@@ -12,19 +12,21 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-import httpcore
+from urllib3.exceptions import HTTPError
+from urllib3.util import parse_url
 
 from grete.channel.address import Channel
 from grete.channel.transport import ProvedConnections
 from grete.errors import CoordinatorUnavailable, Fenced, WireError
+from grete.http_answers import Answer, connections, whole_answer
 from grete.wire import coordinator_api as api
 from grete.wire.container_protocol import Directive, Heartbeat, convert, document
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 _GIVE_UP_AFTER_S = 60.0
-_KEPT_IDLE_S = 5.0
-"""So long a connection waits for its next request: the server ends those that are idle."""
+_KEPT_IDLE_S = 4.0
+"""So long a connection waits for its next request: the server ends those that are idle for 5 s."""
 _LONGEST_TOKEN = 200
 _TOKEN = re.compile(rb"[A-Za-z0-9_-]{1,%d}" % _LONGEST_TOKEN)
 
@@ -85,25 +87,23 @@ class JobCoordinatorClient:
             OSError: the token's file cannot be read.
             WireError: it holds no token, or the address is none.
         """
-        headers: dict[str | bytes, str | bytes] = {"Content-Type": "application/json"}
+        headers = {"Content-Type": "application/json"}
         if channel is not None:
             headers["Authorization"] = f"Bearer {channel.token}"
         elif token_file is not None:
             headers["Authorization"] = f"Bearer {read_token(token_file)}"
         self._url = url.rstrip("/")
         self._headers = headers
-        self._limits = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), timeout_s)}
+        self._timeout_s = timeout_s
         self._backoff = backoff or Backoff()
         self._sleep = sleep
+        self._asked_s = 0.0
         try:
-            if not httpcore.URL(url).host:
+            named = parse_url(url)
+            if not (named.scheme and named.host):
                 raise ValueError("it names no host")
-            self._connections = (
-                httpcore.ConnectionPool(network_backend=ProvedConnections(channel))
-                if channel is not None
-                else httpcore.ConnectionPool(keepalive_expiry=_KEPT_IDLE_S)
-            )
-        except (ValueError, TypeError) as error:  # TypeError: letters that are not of ASCII
+            self._connections = connections() if channel is None else ProvedConnections(channel)
+        except ValueError as error:
             raise WireError(f"{url[:200]!r} is no address of a coordinator: {error}") from error
 
     def get(self, path: str, *, patience_s: float = _GIVE_UP_AFTER_S) -> Any:
@@ -126,17 +126,16 @@ class JobCoordinatorClient:
             f"Unable to read JobModel from Jobcoordinator HTTP server at {self._url}{path}"
         )
 
-    def _request(self, method: str, path: str, body: Any = None) -> httpcore.Response:
-        content = None if body is None else json.dumps(body, allow_nan=False).encode()
+    def _request(self, method: str, path: str, body: Any = None) -> Answer:
+        idle_s, self._asked_s = time.monotonic() - self._asked_s, time.monotonic()
+        if idle_s > _KEPT_IDLE_S:
+            self._connections.clear()
+        url = self._url + quote(path)
         try:
-            return self._connections.request(
-                method,
-                self._url + quote(path),
-                headers=self._headers,
-                content=content,
-                extensions=self._limits,
+            return whole_answer(
+                self._connections, method, url, self._timeout_s, document=body, headers=self._headers
             )
-        except _NO_ANSWER as error:
+        except HTTPError as error:
             raise CoordinatorUnavailable(f"{method} {self._url}{path}: {error!r}") from error
 
     def heartbeat(self, container_id: str, heartbeat: Heartbeat) -> Directive:
@@ -155,7 +154,7 @@ class JobCoordinatorClient:
             raise CoordinatorUnavailable(f"POST {path}: {response.status} {_beginning(response)}")
         return self._document(path, response, Directive)
 
-    def _document(self, path: str, response: httpcore.Response, kind: type[T]) -> T:
+    def _document(self, path: str, response: Answer, kind: type[T]) -> T:
         """The document that was answered.
 
         Raises:
@@ -170,17 +169,8 @@ class JobCoordinatorClient:
 
     def close(self) -> None:
         """Close the connections."""
-        self._connections.close()
+        self._connections.clear()
 
 
-_NO_ANSWER = (
-    httpcore.NetworkError,
-    httpcore.TimeoutException,
-    httpcore.ProtocolError,
-    httpcore.UnsupportedProtocol,
-    UnicodeError,  # the host's name is none
-)
-
-
-def _beginning(response: httpcore.Response) -> str:
-    return response.content[:500].decode(errors="replace")
+def _beginning(response: Answer) -> str:
+    return response.text[:500]

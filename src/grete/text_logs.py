@@ -26,4 +26,3 @@ def log_to_stderr(level: int | str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter(_FORMAT))
     logging.basicConfig(level=level.upper() if isinstance(level, str) else level, handlers=[handler])
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # else each request has a line

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from grete.testing.waiting import eventually, patient
@@ -31,7 +31,7 @@ def metrics(job: Any) -> dict[str, float]:
     """The metrics of the running coordinator."""
     (row,) = grete(job, "status")
     token = Path(row["token_file"]).read_text()
-    answer = httpx.get(
+    answer = httpx2.get(
         f"{row['url']}/metrics",
         headers={"Authorization": f"Bearer {token}"},
         trust_env=False,

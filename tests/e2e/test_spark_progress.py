@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from grete.http_client import read_token
@@ -40,7 +40,7 @@ def test_status_and_metrics_of_a_running_pipeline_have_them(counting_pipelines: 
             assert spark["duration"]["triggerExecution-ms"] > 0
             assert spark["source.local.in"]["input-rows"] == 500
             token = read_token(Path(found["token_file"]))
-            metrics = httpx.get(f"{found['url']}/metrics", headers={"Authorization": f"Bearer {token}"}).text
+            metrics = httpx2.get(f"{found['url']}/metrics", headers={"Authorization": f"Bearer {token}"}).text
             of_query = 'job="counter-1",container="0",task="",group="spark.query"'
             assert f'grete_counter_input_rows_total{{{of_query},name="input-rows"}} 500' in metrics
         finally:

@@ -103,7 +103,7 @@ def test_a_renewal_of_a_short_lease_has_as_long_as_the_lease_lasts(
     assert renewed.valid_until_s > granted.valid_until_s
 
 
-@pytest.mark.nightly  # it waits for longer than httpx keeps connections
+@pytest.mark.nightly
 def test_a_renewal_needs_no_new_connection(
     kubernetes: KubeApiServer, kubernetes_proxy: TcpProxy, opened: Opener, clock: ManualClock
 ) -> None:

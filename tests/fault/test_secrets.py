@@ -8,7 +8,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from tests.support.secure_kafka import SecureCluster
 
@@ -111,7 +111,7 @@ def _while_it_runs(job: JobId, home: Path) -> list[str]:
         records = [repr(record) for record in handle.coordinator_log.read()]
     token = Path(state.token_file).read_text().strip()
     answers = [
-        httpx.get(
+        httpx2.get(
             f"{state.url.rstrip('/')}/{path}", headers={"Authorization": f"Bearer {token}"}, trust_env=False
         )
         for path in (*PATHS, "metrics")

@@ -18,8 +18,7 @@ HEAVY = (
     "pandas",
     "numpy",
     "apsw",
-    "httpcore",
-    "httpx",
+    "urllib3",
     "starlette",
     "uvicorn",
     "yaml",
@@ -54,19 +53,13 @@ def test_import_and_help_load_no_client_library_at_all(statement: str) -> None:
 )
 def test_help_of_a_command_loads_neither_spark_nor_arrow(command: str) -> None:
     modules = imported_by(f"from grete.cli.main import main; main([{command!r}, '--help'])")
-    assert not modules & {"pyspark", "py4j", "pyarrow", "pandas", "numpy", "httpx", "uvicorn"}
+    assert not modules & {"pyspark", "py4j", "pyarrow", "pandas", "numpy", "urllib3", "uvicorn"}
 
 
 def test_a_coordinator_loads_neither_spark_nor_arrow_whatever_system_its_job_is_on() -> None:
     systems = "grete.systems.kafka.system, grete.systems.local.system, grete.coordination.kafka"
     modules = imported_by(f"import grete.assembly, grete.testing.sparkless, {systems}")
     assert not modules & {"pyspark", "py4j", "pyarrow", "pandas", "numpy"}
-
-
-def test_a_container_asks_its_coordinator_and_a_coordinator_answers_without_a_client_of_everything() -> None:
-    modules = imported_by("import grete.testing.sparkless_container, grete.assembly, grete.spark.container")
-    assert {"httpcore", "uvicorn"} <= modules
-    assert "httpx" not in modules, "it costs each start five times what httpcore does"
 
 
 def test_looking_at_jobs_loads_neither_spark_nor_arrow() -> None:
@@ -84,5 +77,14 @@ def test_commands_of_a_job_load_no_web_server(home: Path, command: str) -> None:
     arguments = ["--home", str(home), *command.split(), "--job", "orders"]
     modules = imported_by(f"from grete.cli.main import main; main({arguments!r})")
     assert "apsw" in modules, "the job was opened"
-    assert not modules & {"starlette", "uvicorn", "httpx", "anyio", "asyncio", "pyspark", "pyarrow", "numpy"}
+    assert not modules & {
+        "starlette",
+        "uvicorn",
+        "urllib3",
+        "anyio",
+        "asyncio",
+        "pyspark",
+        "pyarrow",
+        "numpy",
+    }
     assert not modules & {"grete.coordinator.monitors.watch", "importlib.metadata"}

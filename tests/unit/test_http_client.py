@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from urllib3.exceptions import HTTPError
 
 from grete.errors import CoordinatorUnavailable, WireError
+from grete.http_answers import connections, whole_answer
 from grete.http_client import Backoff, JobCoordinatorClient
 from grete.server.serve import bind
 from grete.wire.container_protocol import Heartbeat
@@ -139,3 +142,83 @@ def test_who_answers_like_no_coordinator_is_none(tmp_path: Path, answer: tuple[i
 def test_an_address_that_is_none_is_refused_as_one(url: str) -> None:
     with pytest.raises((WireError, CoordinatorUnavailable)):
         JobCoordinatorClient(url, None).heartbeat("0", Heartbeat(1))
+
+
+class Scripted(BaseHTTPRequestHandler):
+    """Answers by path."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self._answer()
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def _answer(self) -> None:
+        kind, _, status = self.path.strip("/").partition("/")
+        if kind == "redirect":
+            self.send_response(int(status))
+            self.send_header("location", "/here")
+            self.send_header("content-length", "0")
+            self.end_headers()
+        elif kind == "short":
+            self.send_response(200)
+            self.send_header("content-length", "10")
+            self.end_headers()
+            self.wfile.write(b"cut")
+            self.close_connection = True
+        elif kind == "slow":
+            self.send_response(200)
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                while True:  # until the client has had enough
+                    self.wfile.write(b"x")
+                    self.server.paused.wait(0.02)  # type: ignore[attr-defined] # our own
+            self.close_connection = True
+        else:
+            body = f"{self.command} {self.path}".encode()
+            self.send_response(200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def scripted() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Scripted) as server:
+        server.daemon_threads = True
+        server.paused = threading.Event()  # type: ignore[attr-defined] # our own
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize(("status", "method"), [(302, "PUT"), (307, "PUT"), (308, "PUT"), (303, "GET")])
+def test_an_answer_says_what_it_answers_after_a_redirection(scripted: str, status: int, method: str) -> None:
+    answer = whole_answer(connections(), "PUT", f"{scripted}/redirect/{status}", 5, document={}, redirects=3)
+    assert (answer.method, answer.url, answer.text) == (method, f"{scripted}/here", f"{method} /here")
+    first = whole_answer(connections(), "PUT", f"{scripted}/redirect/{status}", 5, document={})
+    assert first.is_redirect
+    assert first.location == "/here"
+
+
+def test_an_answer_that_is_cut_off_too_slow_or_too_large_is_none(scripted: str) -> None:
+    for path, message in (("short", "IncompleteRead"), ("slow", "no whole answer in 0.3 s")):
+        with pytest.raises(HTTPError, match=message):
+            whole_answer(connections(), "GET", f"{scripted}/{path}", 0.3)
+    with pytest.raises(HTTPError, match="more than 4 bytes"):
+        whole_answer(connections(), "GET", f"{scripted}/here", 5, largest_bytes=4)
+
+
+def test_no_proxy_and_no_login_is_taken_from_the_environment(
+    scripted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login ann password secret\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+    assert whole_answer(connections(), "GET", f"{scripted}/here", 5).text == "GET /here"

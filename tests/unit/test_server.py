@@ -13,7 +13,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from starlette.testclient import TestClient
 
@@ -238,7 +238,7 @@ def test_a_server_leaves_the_logging_of_its_process_alone() -> None:
 
 def test_fifty_readers_at_once_all_get_the_whole_model(served: str) -> None:
     def read(_: int) -> tuple[int, bytes]:
-        with httpx.Client(
+        with httpx2.Client(
             headers={"authorization": f"Bearer {TOKEN}"}, trust_env=False, timeout=60
         ) as reader:
             answer = reader.get(served)
@@ -268,7 +268,7 @@ def test_silent_connections_keep_no_client_out(monkeypatch: pytest.MonkeyPatch) 
     server.start()
     port = int(server.url.rsplit(":", 1)[1])
     idle = [raw(port, b"GET / HTTP/1.1\r\nhost:") for _ in range(40)]
-    answers = [httpx.get(f"{server.url}/readyz", headers=GOOD, trust_env=False) for _ in range(10)]
+    answers = [httpx2.get(f"{server.url}/readyz", headers=GOOD, trust_env=False) for _ in range(10)]
     assert {answer.status_code for answer in answers} == {200}
     for one in idle:
         one.close()

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import select
-import ssl
-from collections.abc import Iterable
+import socket
 from typing import Any
 
-import httpcore
+from urllib3 import HTTPConnectionPool, PoolManager
+from urllib3.connection import HTTPConnection
+from urllib3.exceptions import NewConnectionError
 
 from grete.channel.address import Channel, address_of
-from grete.channel.tls import CONNECT_S, connect
+from grete.channel.tls import CONNECT_S, Ends, connect
 
 
-class ProvedConnections(httpcore.NetworkBackend):
+class ProvedConnections(PoolManager):
     """Connects to the channel's address, wherever a URL points to. Nothing is sent before both ends have proved that
     they have the token.
     """
@@ -24,55 +24,32 @@ class ProvedConnections(httpcore.NetworkBackend):
         Raises:
             ValueError: the address is none.
         """
+        super().__init__(retries=False)
         self._address = address_of(channel.address)
         self._ends = channel.ends
 
-    def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore.NetworkStream:
-        """See httpcore; the address is always the relay's."""
-        patience_s = CONNECT_S if timeout is None else min(timeout, CONNECT_S)
+    def _new_pool(
+        self, scheme: str, host: str, port: int, request_context: dict[str, Any] | None = None
+    ) -> HTTPConnectionPool:
+        """See PoolManager."""
+        return _Pool(host, port, relay=self._address, ends=self._ends)
+
+
+class _Connection(HTTPConnection):
+    def __init__(self, *args: Any, relay: tuple[str, int], ends: Ends, **given: Any) -> None:
+        super().__init__(*args, **given)
+        self._relay = relay
+        self._ends = ends
+
+    def _new_conn(self) -> socket.socket:
+        """See HTTPConnection; the address is always the relay's."""
+        patience_s = min(self.timeout, CONNECT_S) if isinstance(self.timeout, int | float) else CONNECT_S
         try:
-            connection = connect(self._address, self._ends, patience_s)
+            return connect(self._relay, self._ends, patience_s)
         except (OSError, ValueError) as error:
-            raise httpcore.ConnectError(f"{self._address[0]}:{self._address[1]}: {error}") from error
-        return _Stream(connection)
+            host, port = self._relay
+            raise NewConnectionError(self, f"{host}:{port}: {error}") from error
 
 
-class _Stream(httpcore.NetworkStream):
-    def __init__(self, connection: ssl.SSLSocket) -> None:
-        self._connection = connection
-
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        self._connection.settimeout(timeout)
-        try:
-            return self._connection.recv(max_bytes)
-        except TimeoutError as error:
-            raise httpcore.ReadTimeout(str(error)) from error
-        except OSError as error:
-            raise httpcore.ReadError(str(error)) from error
-
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._connection.settimeout(timeout)
-        try:
-            self._connection.sendall(buffer)
-        except TimeoutError as error:
-            raise httpcore.WriteTimeout(str(error)) from error
-        except OSError as error:
-            raise httpcore.WriteError(str(error)) from error
-
-    def close(self) -> None:
-        self._connection.close()
-
-    def get_extra_info(self, info: str) -> Any:
-        """Whether an idle connection has something to say, which is its end."""
-        if info != "is_readable":
-            return None
-        poll = select.poll()
-        poll.register(self._connection, select.POLLIN)
-        return bool(poll.poll(0))
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = _Connection

@@ -9,18 +9,20 @@ from pathlib import Path
 from typing import Annotated, TypeVar
 from xml.etree import ElementTree
 
-import httpx
 import msgspec
 from msgspec import Meta, Struct
+from urllib3.exceptions import HTTPError
 
 from grete.config.key_tables.deploy import YARN_ADDRESS, YARN_CONF
 from grete.config.settings.deploy import DeploySettings
 from grete.errors import ConfigError, JobError
-from grete.http_answers import whole_answer
+from grete.http_answers import connections, whole_answer
 
 T = TypeVar("T")
 
 _TIMEOUT_S = 15.0
+_REDIRECTS = 5
+"""A standby names the active one so."""
 _ENDED = ("FINISHED", "FAILED", "KILLED")
 _ID = r"\Aapplication_\d+_\d+\Z"
 """It becomes part of the address of a kill."""
@@ -131,24 +133,28 @@ class ResourceManager:
         body: Mapping[str, str] | None = None,
     ) -> T:
         problems = []
-        with httpx.Client(
-            follow_redirects=True, trust_env=False
-        ) as client:  # a standby names the active one so
+        with connections() as client:
             for address in self._addresses:
                 url = f"{address}/ws/v1/cluster/{path}"
                 try:
-                    answer = whole_answer(client, method, url, _TIMEOUT_S, params=parameters, json=body)
-                    if (
-                        answer.is_success and answer.request.method == method
-                    ):  # some redirects make a GET of a PUT
+                    answer = whole_answer(
+                        client,
+                        method,
+                        url,
+                        _TIMEOUT_S,
+                        parameters=parameters,
+                        document=body,
+                        redirects=_REDIRECTS,
+                    )
+                    if answer.is_success and answer.method == method:  # some redirects make a GET of a PUT
                         return msgspec.json.decode(answer.content, type=kind, strict=False)
-                except (httpx.RequestError, httpx.InvalidURL, RecursionError) as error:
+                except (HTTPError, RecursionError) as error:
                     problems.append(f"{method} {url}: {error!r}")
                 except msgspec.DecodeError as error:
                     problems.append(f"{method} {url}: no answer of YARN's, {error}: {answer.text[:300]}")
                 else:
-                    asked = f"{answer.request.method} {answer.url}"
-                    problems.append(f"{asked}: {answer.status_code} {answer.text[:300]}")
+                    asked = f"{answer.method} {answer.url}"
+                    problems.append(f"{asked}: {answer.status} {answer.text[:300]}")
         raise JobError(
             f"YARN's ResourceManager gives no answer: {'; '.join(problems)}. Check {YARN_ADDRESS.name} and that "
             "it runs"

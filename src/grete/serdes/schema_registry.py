@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import ssl
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-import httpx
 import orjson
+from urllib3 import PoolManager
+from urllib3.exceptions import HTTPError
 
 from grete.errors import GreteError, LoginRefused, StreamUnreachable, WireError
+from grete.http_answers import connections, whole_answer
 
 _TIMEOUT_S = 10.0
 _AVRO = "AVRO"
@@ -27,7 +31,7 @@ class SchemaRegistry:
         self.url = url
         self._login = login
         self._ca_file = ca_file
-        self._client: httpx.Client | None = None
+        self._client: PoolManager | None = None
 
     def schema(self, number: int) -> Any:
         """The schema of a number, as JSON.
@@ -69,42 +73,47 @@ class SchemaRegistry:
 
     def _ask(self, method: str, path: str, what: str, body: Any = None) -> Mapping[str, Any]:
         try:
-            response = self._connected().request(
-                method, f"{self.url}{path}", content=None if body is None else orjson.dumps(body)
+            response = whole_answer(
+                self._connected(),
+                method,
+                f"{self.url}{path}",
+                _TIMEOUT_S,
+                document=body,
+                headers=self._headers(),
             )
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except HTTPError as error:
             raise StreamUnreachable(f"the schema registry {self.url} does not answer: {error!r}") from error
-        if response.status_code in (401, 403):
+        if response.status in (401, 403):
             raise LoginRefused(
-                f"the schema registry {self.url} does not let us in ({response.status_code}): look at "
+                f"the schema registry {self.url} does not let us in ({response.status}): look at "
                 f"serializers.registry.NAME.basic.auth.user.info"
             )
-        if response.status_code == 404:
+        if response.status == 404:
             raise SchemaNotFound(f"the schema registry {self.url} does not have {what}")
-        if response.status_code >= 500 or response.status_code == 429:
-            raise StreamUnreachable(
-                f"the schema registry {self.url} answers {response.status_code} for {what}"
-            )
+        if response.status >= 500 or response.status == 429:
+            raise StreamUnreachable(f"the schema registry {self.url} answers {response.status} for {what}")
         try:
             found = orjson.loads(response.content)
         except orjson.JSONDecodeError as error:
             raise WireError(
                 f"{self.url} answers {response.text[:100]!r}: that is no schema registry"
             ) from error
-        if response.status_code != 200 or not isinstance(found, dict):
+        if response.status != 200 or not isinstance(found, dict):
             raise WireError(
-                f"the schema registry {self.url} refuses {what}: {response.status_code} {response.text[:500]}"
+                f"the schema registry {self.url} refuses {what}: {response.status} {response.text[:500]}"
             )
         return found
 
-    def _connected(self) -> httpx.Client:
+    def _connected(self) -> PoolManager:
         if self._client is None:
-            verify: Any = True if self._ca_file is None else httpx.create_ssl_context(verify=self._ca_file)
-            headers = {"Accept": _TYPE, "Content-Type": _TYPE}
-            self._client = httpx.Client(
-                auth=self._login, timeout=_TIMEOUT_S, trust_env=False, verify=verify, headers=headers
-            )
+            self._client = connections(ssl.create_default_context(cafile=self._ca_file))
         return self._client
+
+    def _headers(self) -> dict[str, str]:
+        headers = {"Accept": _TYPE, "Content-Type": _TYPE}
+        if self._login is not None:
+            headers["Authorization"] = f"Basic {base64.b64encode(':'.join(self._login).encode()).decode()}"
+        return headers
 
     def _number(self, found: Mapping[str, Any]) -> int:
         number = found.get("id")

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import httpx
+from urllib3.exceptions import HTTPError
 
+from grete.http_answers import connections, whole_answer
 from grete.testing.server_cluster import ServerCluster, ServerFailed, ServerNode, command_line, java
 from grete.testing.yarn import JVM, LOGGING, jars_directory, write_site
 
@@ -103,9 +104,9 @@ class HdfsCluster(ServerCluster[HdfsNode]):
         return [java(), *options, "-cp", f"{node.configuration}:{jars_directory()}/*", main]
 
     def _is_ready(self, node: HdfsNode) -> bool:
-        with suppress(httpx.TransportError, KeyError, IndexError, ValueError):
+        with suppress(HTTPError, KeyError, IndexError, ValueError):
             address = f"http://127.0.0.1:{self.nodes[0].web_port}{_STATE}"
-            [state] = httpx.get(address, timeout=_CALL_S, trust_env=False).json()["beans"]
+            [state] = whole_answer(connections(), "GET", address, _CALL_S).json()["beans"]
             return node.is_name_node or (state["NumLiveDataNodes"] == 1 and state["FSState"] == "Operational")
         return False
 

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import httpx
 import yaml
+from urllib3.exceptions import HTTPError
 
 from grete.coordination.kubernetes.access import of_kubeconfig
+from grete.http_answers import Answer, connections, whole_answer
 from grete.testing.server_cluster import (
     ServerCluster,
     ServerFailed,
@@ -115,17 +116,15 @@ class KubeApiServer(ServerCluster[KubeNode]):
             ServerFailed: it was refused.
         """
         answer = self._request(method, path, document)
-        if answer.status_code >= 300:
-            raise ServerFailed(f"{method} {path}: {answer.status_code} {answer.text}")
+        if answer.status >= 300:
+            raise ServerFailed(f"{method} {path}: {answer.status} {answer.text}")
         found: dict[str, Any] = answer.json()
         return found
 
-    def _request(self, method: str, path: str, document: Mapping[str, Any] | None = None) -> httpx.Response:
+    def _request(self, method: str, path: str, document: Mapping[str, Any] | None = None) -> Answer:
         access = of_kubeconfig([self.admin])
-        with httpx.Client(
-            base_url=access.server, verify=access.tls(access.credential()), timeout=_CALL_S, trust_env=False
-        ) as client:
-            return client.request(method, path, json=document)
+        with connections(access.tls(access.credential())) as client:
+            return whole_answer(client, method, f"{access.server}{path}", _CALL_S, document=document)
 
     def token(self, namespace: str, account: str) -> str:
         """A token of a service account, for ten minutes."""
@@ -170,7 +169,7 @@ class KubeApiServer(ServerCluster[KubeNode]):
     def _is_ready(self, node: KubeNode) -> bool:
         if not node.ca.exists() or not (node.keys / "clients-ca.crt").exists():
             return False
-        with suppress(httpx.TransportError):
+        with suppress(HTTPError):
             return self._request("GET", "/readyz").text == "ok"
         return False
 

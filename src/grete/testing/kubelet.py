@@ -24,13 +24,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx
+from urllib3 import PoolManager
+from urllib3.exceptions import HTTPError
+from urllib3.util import parse_url
 
 from grete.coordination.kubernetes.access import SERVICE_ACCOUNT, of_kubeconfig
+from grete.http_answers import Answer, connections, whole_answer
+from grete.testing.server_cluster import ServerFailed
 
 Object = dict[str, Any]
 _log = logging.getLogger("kubelet")
 _EVERY_S = 0.2
+_CALL_S = 30.0
 _TOKEN_S = 7200
 _IMAGE_HAS = (
     "PATH",
@@ -65,7 +70,8 @@ class _Pod:
 class Kubelet:
     """One node, of one namespace. `turn` looks at everything once; pods are in `directory`, by their names."""
 
-    http: httpx.Client
+    http: PoolManager
+    server: str
     ca: str
     directory: Path
     namespace: str
@@ -103,7 +109,7 @@ class Kubelet:
                 self._ended(uid, running)
 
     def _items(self, path: str) -> list[Object]:
-        found: list[Object] = self.http.get(path).raise_for_status().json()["items"]
+        found: list[Object] = self._read(path)["items"]
         return found
 
     def _keep_one(self, owner: Object, pods: list[Object]) -> None:
@@ -144,11 +150,20 @@ class Kubelet:
             self._addresses += 1
             self._start(pod, f"127.0.{self.number}.{self._addresses}", 0)
 
-    def _call(self, method: str, path: str, body: Object | None = None) -> httpx.Response:
+    def _request(
+        self, method: str, path: str, body: Object | None = None, headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        url = f"{self.server}{path}"
+        return whole_answer(self.http, method, url, _CALL_S, document=body, headers=headers)
+
+    def _read(self, path: str) -> Object:
+        return _document(self._request("GET", path))
+
+    def _call(self, method: str, path: str, body: Object | None = None) -> Answer:
         """A request whose refusal is no end of the kubelet: what is not there yet is looked at again."""
-        answer = self.http.request(method, path, json=body)
-        if answer.status_code >= 300 and answer.status_code not in (404, 409):
-            _log.warning("%s %s: %s %s", method, path, answer.status_code, answer.text[:300])
+        answer = self._request(method, path, body)
+        if answer.status >= 300 and answer.status not in (404, 409):
+            _log.warning("%s %s: %s %s", method, path, answer.status, answer.text[:300])
         return answer
 
     # --- start ---
@@ -160,7 +175,7 @@ class Kubelet:
             mounts = list(self._mounts(pod, container, place))
             environment = {name: value for name in _IMAGE_HAS if (value := os.environ.get(name))}
             environment |= self._environment(pod, container, address)
-        except (KeyError, httpx.HTTPStatusError) as error:  # Spark makes a pod before its configuration
+        except (KeyError, ServerFailed) as error:  # Spark makes a pod before its configuration
             _log.info("%s waits: %r", pod["metadata"]["name"], error)
             return
         command = [*container.get("command", ()), *container.get("args", ())]
@@ -204,7 +219,7 @@ class Kubelet:
         [container] = pod["spec"]["containers"]
         named = {"name": container["name"], "image": container["image"], "imageID": ""}
         document = {"status": {**status, "containerStatuses": [{**named, **of_container}]}}
-        self.http.patch(_path(pod, "/status"), json=document, headers=_MERGE)
+        self._request("PATCH", _path(pod, "/status"), document, _MERGE)
 
     def _mounts(self, pod: Object, container: Object, place: Path) -> Iterator[tuple[Path, str]]:
         """Folders of this machine and where the pod has them."""
@@ -212,7 +227,7 @@ class Kubelet:
         account = pod["spec"].get("serviceAccountName", "default")
         asked = {"spec": {"expirationSeconds": _TOKEN_S}}
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
-        answer = self._call("POST", path, asked).raise_for_status().json()
+        answer = _document(self._call("POST", path, asked))
         texts = {"token": answer["status"]["token"], "ca.crt": self.ca, "namespace": namespace}
         yield (
             _filled(place / "account", {name: text.encode() for name, text in texts.items()}),
@@ -231,12 +246,12 @@ class Kubelet:
             return _filled(place, self._secret(namespace, volume["secret"]["secretName"]))
         if "configMap" in volume:
             path = f"/api/v1/namespaces/{namespace}/configmaps/{volume['configMap']['name']}"
-            texts = self.http.get(path).raise_for_status().json().get("data", {})
+            texts = self._read(path).get("data", {})
             return _filled(place, {name: text.encode() for name, text in texts.items()})
         return _filled(place, {})
 
     def _secret(self, namespace: str, name: str) -> dict[str, bytes]:
-        found = self.http.get(f"/api/v1/namespaces/{namespace}/secrets/{name}").raise_for_status().json()
+        found = self._read(f"/api/v1/namespaces/{namespace}/secrets/{name}")
         return {key: base64.b64decode(text) for key, text in found.get("data", {}).items()}
 
     def _environment(self, pod: Object, container: Object, address: str) -> dict[str, str]:
@@ -247,7 +262,8 @@ class Kubelet:
             "metadata.name": metadata["name"],
             "metadata.namespace": metadata["namespace"],
         }
-        host, port = self.http.base_url.host, str(self.http.base_url.port)
+        own = parse_url(self.server)
+        host, port = str(own.host), str(own.port)
         found = {
             "KUBERNETES_SERVICE_HOST": host,
             "KUBERNETES_SERVICE_PORT": port,
@@ -304,6 +320,13 @@ class Kubelet:
             running.process.wait()
 
 
+def _document(answer: Answer) -> Object:
+    if not answer.is_success:
+        raise ServerFailed(f"{answer.method} {answer.url}: {answer.status} {answer.text[:300]}")
+    found: Object = answer.json()
+    return found
+
+
 def _path(pod: Object, below: str = "") -> str:
     return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}{below}"
 
@@ -339,21 +362,18 @@ def _executor(environment: Mapping[str, str]) -> list[str]:
 def main(kubeconfig: Path, directory: Path, namespace: str, number: int) -> int:
     """Run until SIGTERM."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)
     directory.mkdir(parents=True, exist_ok=True)
     access = of_kubeconfig([kubeconfig])
     assert access.ca is not None, "the server of the tests has an authority of its own"
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    with httpx.Client(
-        base_url=access.server, verify=access.tls(access.credential()), timeout=30, trust_env=False
-    ) as http:
-        kubelet = Kubelet(http, access.ca.read(), directory, namespace, number)
+    with connections(access.tls(access.credential())) as http:
+        kubelet = Kubelet(http, access.server, access.ca.read(), directory, namespace, number)
         kubelet.join()
         try:
             while True:
                 try:
                     kubelet.turn()
-                except httpx.HTTPError as error:  # the API server is away for a while
+                except (HTTPError, ServerFailed) as error:  # the API server is away for a while
                     _log.warning("%r", error)
                 time.sleep(_EVERY_S)
         finally:

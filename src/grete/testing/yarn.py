@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 from xml.sax.saxutils import escape
 
-import httpx
+from urllib3.exceptions import HTTPError
 
+from grete.http_answers import connections, whole_answer
 from grete.testing import server_cluster
 from grete.testing.server_cluster import ServerCluster, ServerFailed, ServerNode, command_line, java
 
@@ -128,9 +129,9 @@ class YarnCluster(ServerCluster[YarnNode]):
         Raises:
             ServerFailed: an error.
         """
-        answer = httpx.get(f"{self.address}/ws/v1/cluster/{path}", timeout=_CALL_S, trust_env=False)
-        if answer.status_code != 200:
-            raise ServerFailed(f"{path}: {answer.status_code} {answer.text[:500]}")
+        answer = whole_answer(connections(), "GET", f"{self.address}/ws/v1/cluster/{path}", _CALL_S)
+        if answer.status != 200:
+            raise ServerFailed(f"{path}: {answer.status} {answer.text[:500]}")
         return answer.json()
 
     def logs_of(self, application: str) -> str:
@@ -186,7 +187,7 @@ class YarnCluster(ServerCluster[YarnNode]):
         return [java(), *options, "-cp", f"{node.configuration}:{jars_directory()}/*", main]
 
     def _is_ready(self, node: YarnNode) -> bool:
-        with suppress(httpx.TransportError, ServerFailed):
+        with suppress(HTTPError, ServerFailed):
             if node.is_resource_manager:
                 return bool(self.ask("info"))
             found = (self.ask("nodes")["nodes"] or {}).get("node", ())

@@ -10,16 +10,18 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
-import httpx
+from urllib3 import PoolManager
+from urllib3.exceptions import HTTPError
 
 from grete.coordination.kubernetes.access import Access
 from grete.coordination.kubernetes.credential import Credential, Pem
 from grete.errors import CoordinationError, CoordinationUnreachable
-from grete.http_answers import whole_answer
+from grete.http_answers import NO_CONNECTION, Answer, connections, time_limits, whole_answer
 
 Document = dict[str, Any]
 _NOT_FOUND, _CONFLICT = 404, 409
@@ -29,10 +31,6 @@ _LATER = 429
 _LONGEST_TEXT = 500
 _NO_API_SERVER = "That is no API server's answer: look what stands before it"
 _LEASES = "bind it to a Role with get, create and update on leases of coordination.k8s.io (docs/backends.md)"
-
-_LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=60.0)
-"""httpx's own, but for the last: after its 5 s each renewal of a lease of 15 s would look up the server's name again,
-which no time limit holds for, and shake hands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ class ApiServer:
         self._access = access
         self._rights = rights
         self._lock = threading.Lock()
-        self._client: httpx.Client | None = None
+        self._client: PoolManager | None = None
         self._shown: tuple[Pem | None, Pem | None] = (None, None)
 
     def read(self, path: str, timeout_s: float) -> Document | None:
@@ -130,23 +128,26 @@ class ApiServer:
             "resourceVersion": version,
             "timeoutSeconds": str(max(1, math.ceil(watch_s))),
         }
+        url = f"{self._access.server}{path}?{urlencode(parameters)}"
         credential = self._access.credential(timeout_s)
         with (
-            suppress(httpx.TransportError),
-            self._opened(credential).stream(
-                "GET",
-                path,
-                params=parameters,
-                headers=credential.headers(),
-                timeout=httpx.Timeout(timeout_s, connect=timeout_s / 2, read=max(watch_s, 0.001)),
+            suppress(HTTPError),
+            closing(
+                self._opened(credential).request(
+                    "GET",
+                    url,
+                    headers=credential.headers(),
+                    timeout=time_limits(timeout_s, max(watch_s, 0.001)),
+                    preload_content=False,
+                    redirect=False,
+                )
             ) as answer,
         ):
-            if answer.status_code == _UNAUTHORIZED and self._access.refuse(credential):
+            if answer.status == _UNAUTHORIZED and self._access.refuse(credential):
                 return  # who looks again has another one
-            if answer.status_code in _REFUSED:
-                answer.read()
-                self._document(answer, path)
-            next(answer.iter_lines(), None)
+            if answer.status in _REFUSED:
+                self._document(Answer("GET", url, answer.status, answer.data), path)
+            answer.read1(1)
 
     def _request(
         self,
@@ -155,69 +156,66 @@ class ApiServer:
         timeout_s: float,
         body: Document | None = None,
         parameters: Mapping[str, str] | None = None,
-    ) -> httpx.Response:
-        def answered(credential: Credential) -> httpx.Response:
+    ) -> Answer:
+        def answered(credential: Credential) -> Answer:
             client = self._opened(credential)
             try:
                 answer = whole_answer(
                     client,
                     method,
-                    path,
+                    f"{self._access.server}{path}",
                     timeout_s,
-                    json=body,
-                    params=parameters,
+                    document=body,
+                    parameters=parameters,
                     headers=credential.headers(),
                 )
-            except httpx.RequestError as error:
-                if isinstance(error, httpx.ConnectError):
+            except HTTPError as error:
+                if isinstance(error, NO_CONNECTION):
                     self._forget(client)
                 raise CoordinationUnreachable(
                     f"{method} {self._access.server}{path}: no answer from the API server ({self._access.origin}): "
                     f"{error!r}"
                 ) from error
-            if answer.status_code == _UNAUTHORIZED:
+            if answer.status == _UNAUTHORIZED:
                 self._forget(client)
             return answer
 
         credential = self._access.credential(timeout_s)
         answer = answered(credential)
-        if answer.status_code == _UNAUTHORIZED and self._access.refuse(credential):
+        if answer.status == _UNAUTHORIZED and self._access.refuse(credential):
             answer = answered(self._access.credential(timeout_s))
         return answer
 
-    def _opened(self, credential: Credential) -> httpx.Client:
+    def _opened(self, credential: Credential) -> PoolManager:
         """The client whose connections show this credential's certificate."""
         shown = (credential.certificate, credential.key)
         with self._lock:
             if self._client is None or self._shown != shown:
-                tls = self._access.tls(credential)
-                self._client = httpx.Client(
-                    base_url=self._access.server, verify=tls, trust_env=False, limits=_LIMITS
-                )
+                self._client = connections(self._access.tls(credential))
                 self._shown = shown
             return self._client
 
-    def _forget(self, client: httpx.Client) -> None:
+    def _forget(self, client: PoolManager) -> None:
         """Begin again with what the files of certificates hold then. Others may be using this one: it stays open."""
         with self._lock:
             if self._client is client:
                 self._client = None
 
-    def _document(self, answer: httpx.Response, path: str) -> Document:
+    def _document(self, answer: Answer, path: str) -> Document:
         document = _object(answer)
         if answer.is_success and document is not None:
             return document
         said = answer.text if document is None else str(document.get("message", ""))
-        what = f"{answer.request.method} {self._access.server}{path}: {answer.status_code} {said[:_LONGEST_TEXT]}"
+        what = f"{answer.method} {self._access.server}{path}: {answer.status} {said[:_LONGEST_TEXT]}"
         if answer.is_redirect:
-            raise CoordinationUnreachable(f"{what}, go to {answer.headers.get('location')}. {_NO_API_SERVER}")
-        if answer.is_success or (document is None and answer.status_code in (_NOT_FOUND, _CONFLICT)):
+            raise CoordinationUnreachable(f"{what}, go to {answer.location}. {_NO_API_SERVER}")
+        if answer.is_success or (document is None and answer.status in (_NOT_FOUND, _CONFLICT)):
             raise CoordinationUnreachable(f"{what}. {_NO_API_SERVER}")
-        if answer.status_code in _REFUSED:
+        if answer.status in _REFUSED:
             raise CoordinationError(f"{what}. {self._access.origin} may not do this: {self._rights}")
-        if answer.status_code == _NOT_FOUND:
+        if answer.status == _NOT_FOUND:
             raise CoordinationError(f"{what}. Create the namespace, or name another one")
-        if answer.status_code == _LATER or answer.status_code >= 500:
+        if answer.status == _LATER or answer.status >= 500:
             raise CoordinationUnreachable(what)
         raise CoordinationError(what)
 
@@ -226,10 +224,10 @@ class ApiServer:
         with self._lock:
             client, self._client = self._client, None
         if client is not None:
-            client.close()
+            client.clear()
 
 
-def _object(answer: httpx.Response) -> Document | None:
+def _object(answer: Answer) -> Document | None:
     """The JSON object that was answered, None for anything else."""
     try:
         document = answer.json()
@@ -238,6 +236,6 @@ def _object(answer: httpx.Response) -> Document | None:
     return document if isinstance(document, dict) else None
 
 
-def _is_status(answer: httpx.Response, *codes: int) -> bool:
+def _is_status(answer: Answer, *codes: int) -> bool:
     """Whether the API server itself says one of these: a proxy's page with that code says nothing of objects."""
-    return answer.status_code in codes and (_object(answer) or {}).get("kind") == "Status"
+    return answer.status in codes and (_object(answer) or {}).get("kind") == "Status"
