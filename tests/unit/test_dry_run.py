@@ -9,6 +9,7 @@ import pytest
 
 from grete.cli.main import main
 from grete.model.streams import StreamSpec
+from grete.spark.session_defaults import ALWAYS
 from grete.systems.local.system import LocalSystem
 
 APPLICATION = """
@@ -43,7 +44,11 @@ def test_a_stream_task_is_loaded_as_its_container_would_and_nothing_is_written(
     config: Path, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["run", "--dry-run", "--config", str(config), "-o", "json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {
+    found = json.loads(capsys.readouterr().out)
+    own = found.pop("settings")
+    assert own["spark.ui.enabled"] == {"value": "false", "reason": ALWAYS["spark.ui.enabled"].reason}
+    assert "spark.sql.session.timeZone" not in own, "tasks have no session"
+    assert found == {
         "job": "priced",
         "application": "priced:Priced",
         "inputs": {"local.in": 3},
@@ -57,6 +62,7 @@ def test_a_stream_task_is_loaded_as_its_container_would_and_nothing_is_written(
     assert not (home / "local" / "coordinator.db").exists()
     assert main(["run", "--dry-run", "--config", str(config)]) == 0
     shown = capsys.readouterr().out
+    assert ALWAYS["spark.ui.enabled"].reason in shown
     assert "priced runs priced:Priced; nothing was started or written" in shown
     assert "to be created" in shown
 

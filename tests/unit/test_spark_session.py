@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from grete.spark.session_settings import context_settings, session_settings
+from grete.config.settings import Settings
+from grete.spark.session_defaults import table
+from grete.spark.session_settings import context_settings, driver_environment, session_settings
 from grete.spark.versions import class_archive
 
 
@@ -99,8 +101,50 @@ def test_a_shuffle_has_as_many_partitions_as_the_container_has_cores(
     assert session_settings("job", config).get("spark.sql.shuffle.partitions") == partitions
 
 
-def test_the_interpreter_of_executors_is_the_configured_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_interpreter_of_executors_is_the_configured_one() -> None:
     """As of an environment that `spark.archives` brings; Spark itself reads that key only in spark-submit."""
-    monkeypatch.setenv("PYSPARK_PYTHON", "/somewhere/python")
-    session_settings("job", {"spark.master": "yarn", "spark.pyspark.python": "./environment/bin/python"})
-    assert os.environ["PYSPARK_PYTHON"] == "./environment/bin/python"
+    config = {"spark.master": "yarn", "spark.pyspark.python": "./environment/bin/python"}
+    found = driver_environment(
+        session_settings("job", config), {"PYSPARK_PYTHON": "/somewhere/python"}, has_jvm=False
+    )
+    assert found["PYSPARK_PYTHON"] == "./environment/bin/python"
+    assert "SPARK_LOCAL_IP" not in found
+
+
+def test_working_out_settings_changes_no_variable_of_the_process() -> None:
+    before = dict(os.environ)
+    session_settings("job", {"spark.master": "local[2]"})
+    context_settings("job", {"spark.master": "local[2]"})
+    assert dict(os.environ) == before
+
+
+EVERYTHING = {
+    "app.class": "jobs:It",
+    "outputs.table.format": "delta",
+    "outputs.rows.format": "jdbc",
+    "outputs.rows.url": "jdbc:postgresql:",
+    "systems.kafka.samza.factory": "kafka",
+}
+
+
+@pytest.mark.parametrize("master", ["local[2]", "spark://127.0.0.1:7077"])
+def test_every_setting_that_is_not_the_jobs_has_its_reason_in_the_docs(master: str) -> None:
+    config = {**EVERYTHING, "spark.master": master}
+    found = session_settings("job", config, "kafka") | context_settings("job", config)
+    known = {key: (value, why) for key, value, _, why in table()}
+    assert found.keys() - Settings.of(config).spark.options.keys() <= known.keys()
+    assert all(
+        found[key] == value
+        for key, (value, _) in known.items()
+        if key in found and value[0] != "<" and key != "spark.master"
+    )
+    text = Path("docs/pipelines.md").read_text()
+    for key, value, where, why in table():
+        assert f"| `{key}` | `{value}` | {where} | {why} |".replace("|", "|") in text.replace("\\|", "|"), key
+
+
+def test_a_session_without_a_zone_of_its_job_is_one_of_an_earlier_version() -> None:
+    assert session_settings("job", {})["spark.sql.session.timeZone"] == "UTC"
+    given = session_settings("job", {"spark.sql.session.timeZone": "Asia/Tokyo"})
+    assert given["spark.sql.session.timeZone"] == "Asia/Tokyo"
+    assert "spark.sql.session.timeZone" not in context_settings("job", {}), "tasks have no session"

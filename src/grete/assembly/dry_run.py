@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,15 @@ from grete.clock import SystemClock
 from grete.config.key_tables.job import LINEAGE_DIR, STATE_DIR
 from grete.config.secrets import variables
 from grete.config.settings import Settings
+from grete.config.time_zone import TIME_ZONE, with_time_zone
 from grete.coordinator.job_model import Remembered, calculate
 from grete.environment import CONFIGURED, HOME, grete_home
-from grete.errors import ApplicationError, ConfigError, JobError, StreamNotFound
+from grete.errors import ApplicationError, ConfigError, JobError, JobNotFound, StreamNotFound
 from grete.launch.process import container_environment
 from grete.model.ending import ExitCode
 from grete.model.ids import JobId, SystemStream
 from grete.model.job import ContainerModel, JobModel
+from grete.operations import open_job
 from grete.spark.versions import check_installed
 from grete.systems.base import System
 from grete.systems.factory import open_system
@@ -56,6 +58,8 @@ class Planned:
     tasks: int
     output_mode: str = ""
     plan: Mapping[str, str] | None = None
+    settings: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Spark's settings that nobody has asked for and that plain Spark has otherwise: value and reason."""
 
 
 def dry_run(options: RunOptions) -> Planned:
@@ -70,7 +74,8 @@ def dry_run(options: RunOptions) -> Planned:
     if not options.config_paths:
         raise ConfigError("--dry-run goes with --config FILE: it tries what has not been submitted yet")
     home, clock = grete_home(), SystemClock()
-    settings = Settings.of(submitted_config(options, home, clock))
+    submitted = submitted_config(options, home, clock)
+    settings = Settings.of(with_time_zone(submitted, _in_force(submitted)))
     check_installed(settings)
     with ExitStack() as stack:
         own = settings.task.commit_system
@@ -92,7 +97,27 @@ def dry_run(options: RunOptions) -> Planned:
         len(model.tasks),
         tried.get("output_mode", ""),
         tried.get("plan"),
+        _zone(submitted, settings) | {key: (value, why) for key, (value, why) in tried["settings"].items()},
     )
+
+
+def _in_force(submitted: Mapping[str, str]) -> Mapping[str, str]:
+    """The configuration that the job has, empty of one that was never submitted."""
+    try:
+        with open_job(Settings.of(submitted).job.id, submitted) as handle:
+            return handle.config()
+    except JobNotFound:
+        return {}
+
+
+def _zone(submitted: Mapping[str, str], settings: Settings) -> dict[str, tuple[str, str]]:
+    """The time zone, where nobody has named one."""
+    zone = settings.spark.time_zone
+    if zone is None or Settings.of(submitted).spark.time_zone is not None:
+        return {}
+    return {
+        TIME_ZONE: (zone, "Spark's where the job is first submitted, and kept: name it in the configuration")
+    }
 
 
 def _input_partitions(settings: Settings, systems: Mapping[str, System]) -> dict[SystemStream, int]:

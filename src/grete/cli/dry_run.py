@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from grete.assembly.dry_run import Planned
     from grete.assembly.submission import RunOptions
 
-_WIDTH = 140
+_WIDTH, _WIDEST = 140, 40
 
 
 def show_dry_run(options: RunOptions, output: str) -> int:
@@ -35,6 +35,9 @@ def _document(planned: Planned) -> dict[str, Any]:
         "containers": planned.containers,
         "tasks": planned.tasks,
         "output_mode": planned.output_mode or None,
+        "settings": {
+            key: {"value": value, "reason": reason} for key, (value, reason) in planned.settings.items()
+        },
         "plan": None if planned.plan is None else dict(planned.plan),
     }
 
@@ -46,12 +49,20 @@ def _shown(kind: int | str) -> int | str:
     return kind or "write_batch"
 
 
+def _shortened(value: str) -> str:
+    return value if len(value) <= _WIDEST else f"{value[:_WIDEST]}..."
+
+
 def _print(planned: Planned) -> None:
     print(printable(f"{planned.job.shown} runs {planned.application}; nothing was started or written"))
     rows: list[tuple[str, str, object]] = [("input", name, count) for name, count in planned.inputs.items()]
     rows += [("output", name, _shown(kind)) for name, kind in planned.outputs.items()]
     print_table(("", "name", "partitions"), rows)
     print(f"containers {planned.containers}, tasks {planned.tasks}")
+    if planned.settings:
+        print("\nsettings of Spark that nobody has asked for, and that plain Spark has otherwise")
+        rows = [(key, _shortened(value), reason) for key, (value, reason) in planned.settings.items()]
+        print_table(("key", "value", "reason"), rows)
     for name, plan in (planned.plan or {}).items():
         print(f"\n{printable(name)}, output mode {planned.output_mode}")
         for line in plan.splitlines():

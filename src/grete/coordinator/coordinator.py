@@ -14,6 +14,7 @@ from typing import Any
 from grete.clock import Clock
 from grete.config.derived import with_autosizing_results
 from grete.config.settings import Settings
+from grete.config.time_zone import with_time_zone
 from grete.coordinator.attempt import Address, Attempt, Surroundings
 from grete.coordinator.coordinated import CoordinatedJob
 from grete.coordinator.events import Event, ModelChanged
@@ -48,7 +49,8 @@ class Asked:
         """
         if not self.is_submitted:
             return self.settings
-        config = with_autosizing_results(self.settings.raw, stream.config())
+        in_force = stream.config()
+        config = with_time_zone(with_autosizing_results(self.settings.raw, in_force), in_force)
         check(Settings.of(config))  # what makes no job model, or not this job's, is not written
         changes = stream.write_config(config, run_id=self.run_id, reason=self.reason)
         failpoint("submit.config-written")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from enum import StrEnum
+from functools import partial
 from types import TracebackType
 
 from grete.assembly.submission import RunOptions, submitted_config
@@ -131,6 +132,7 @@ class StreamProcessor:
         self._stopped = threading.Event()
         self._stack = ExitStack()
         self._failure: BaseException | None = None
+        self._leave_spark: Callable[[], None] = lambda: None
 
     @property
     def state(self) -> ProcessorState:
@@ -249,8 +251,21 @@ class StreamProcessor:
         self, environment: Mapping[str, str], stop: threading.Event, on_state: OnState
     ) -> ContainerEnd:
         """Run a container that a leader has ordered, which may be on another machine and have another home."""
-        run = self._run_container or _run_with_spark
+        run = self._run_container or self._run_with_spark
         return run({**environment, HOME: str(grete_home())}, stop, on_state)
+
+    def _run_with_spark(
+        self, environment: Mapping[str, str], stop: threading.Event, on_state: OnState
+    ) -> ContainerEnd:
+        """Spark is imported by a processor alone that has tasks. It is as before when the last one has ended."""
+        from grete.spark.container import run_container
+
+        with suppress(ModuleNotFoundError):  # without pyspark, of which the container has words
+            from grete.spark.beside_a_program import leave, take_part
+
+            take_part(self.id)
+            self._leave_spark = partial(leave, self.id)
+        return run_container(environment, stop, on_state)
 
     def _open_launcher(
         self, context: LaunchContext, coordination: Coordination, leadership: Leadership
@@ -278,6 +293,7 @@ class StreamProcessor:
                 else:
                     self._leading.requests.leave()
             self._leading.join()
+        self._leave_spark()
         if self._agent.failure is not None:
             failure = ProcessorFailed(self.id, str(self._agent.failure))
         self._end(failure or self._leading.error)
@@ -311,9 +327,3 @@ class StreamProcessor:
             getattr(self._listener, name)(*arguments)
         except Exception:  # noqa: BLE001 - the user's own code; the processor goes on to its end
             _log.exception("the listener's %s of processor %s failed", name, self.id)
-
-
-def _run_with_spark(environment: Mapping[str, str], stop: threading.Event, on_state: OnState) -> ContainerEnd:
-    from grete.spark.container import run_container  # Spark, which only a processor that has tasks needs
-
-    return run_container(environment, stop, on_state)

@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from grete.config.time_zone import TIME_ZONE
 from grete.errors import ConfigError, JobError
 from grete.spark.location import Location
 from grete.spark.source_log import batches, check_commit, read_beginning, read_planned
@@ -45,6 +46,8 @@ class OldQuery:
     foreign: Mapping[str, str]
     apart: tuple[str, ...]
     operators: tuple[str, ...]
+    time_zone: str | None = None
+    """Of its session, where a version of Spark has written it."""
 
 
 def read_query(folder: Location) -> OldQuery:
@@ -93,6 +96,7 @@ def read_query(folder: Location) -> OldQuery:
         },
         tuple(apart),
         tuple(_operators(folder / "state")),
+        newest.settings.get(TIME_ZONE),
     )
 
 

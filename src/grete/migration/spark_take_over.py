@@ -19,6 +19,7 @@ from grete.checkpoint.task_commit import TaskCommit, moved_entries
 from grete.clock import Clock
 from grete.config.choices import LostOffsets
 from grete.config.settings import Settings
+from grete.config.time_zone import TIME_ZONE, with_time_zone
 from grete.coordinator.job_model import Remembered, calculate
 from grete.errors import HeldByOther, JobError, JobNotFound
 from grete.migration.note import Note, Outcome, Section
@@ -69,6 +70,7 @@ def take_over_query(
         if handle is not None and (holder := handle.holder()) is not None:
             raise HeldByOther(f"job {job.shown}", f"{holder}: {_STOP}")
         remembered = Remembered() if handle is None else remembered_by(handle.stream)
+        in_force = {} if handle is None else handle.config()
     ends = ends_of(config, home, clock)
     model = calculate(settings, {stream: len(found) for stream, found in ends.items()}, remembered).model
     wanted = dict(_wanted(query.committed_ends, settings, ends))
@@ -86,6 +88,7 @@ def take_over_query(
     notes = [
         *_has_checkpoints(config, job, home, clock, [task.task for task in tasks]),
         *_of_query(query, discard_state=discard_state),
+        *_of_time_zone(query, config, in_force),
         *_of_streams(query, settings, ends),
         *(note for ssp, offset in wanted.items() for note in _of_offset(ssp, offset, settings, ends)),
     ]
@@ -187,6 +190,28 @@ def _of_state(query: OldQuery, *, discard_state: bool) -> Note:
         "in build; or begin before what the state was made of: after --execute, grete checkpoint rewind --to "
         "timestamp:TIME --state discard, which repeats outputs"
         + ("" if discard_state else ". --state discard says that empty state is right"),
+    )
+
+
+def _of_time_zone(query: OldQuery, config: Mapping[str, str], in_force: Mapping[str, str]) -> Iterator[Note]:
+    """Whether texts and dates mean the same instants to the job as to the query, as far as that is known."""
+    zone = Settings.of(with_time_zone(config, in_force)).spark.time_zone
+    if zone is None or zone == query.time_zone:
+        return
+    is_named = Settings.of(config).spark.time_zone is not None
+    whose = "the configuration's" if is_named else "the job's" if in_force else "this machine's"
+    had = (
+        "the query's is not in its checkpoint: its program set it, or it was that of the driver's machine"
+        if query.time_zone is None
+        else f"the query's was {query.time_zone}"
+    )
+    yield Note(
+        Section.APPLICATION,
+        TIME_ZONE,
+        Outcome.AS_IS,
+        f"the job will have {zone}, {whose}; {had}. Where they differ, times and dates that are read from texts or "
+        f"written as texts mean other instants, and days begin at other ones, so windows close at other rows",
+        f"set {TIME_ZONE} to the query's zone",
     )
 
 

@@ -20,10 +20,12 @@ def service(spark: SparkSession) -> Iterator[tuple[str, str]]:
     """
     jvm: Any = spark._jvm
     token = secrets.token_hex(16)
-    settings = {"grpc.binding.address": "127.0.0.1", "grpc.binding.port": "0", "authenticate.token": token}
+    own = {"grpc.binding.address": "127.0.0.1", "grpc.binding.port": "0", "authenticate.token": token}
+    settings = {f"{_PREFIX}.{name}": value for name, value in own.items()}
     known = jvm.org.apache.spark.SparkEnv.get().conf()
-    for name, value in settings.items():
-        known.set(f"{_PREFIX}.{name}", value)
+    before = {key: known.get(key) if known.contains(key) else None for key in settings}
+    for key, value in settings.items():
+        known.set(key, value)
     served = getattr(getattr(jvm.org.apache.spark.sql.connect.service, "SparkConnectService$"), "MODULE$")
     served.start(spark._jsc.sc())
     try:
@@ -31,3 +33,5 @@ def service(spark: SparkSession) -> Iterator[tuple[str, str]]:
     finally:
         none = jvm.scala.Option.empty()
         served.stop(none, none)
+        for key, had in before.items():
+            known.remove(key) if had is None else known.set(key, had)

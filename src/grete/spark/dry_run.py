@@ -1,8 +1,8 @@
 """Loads an application as a container does, and builds a pipeline's plan, without running it.
 
 `python -m grete.spark.dry_run FILE` reads an assignment (`wire.container_protocol`) from standard input and writes a
-JSON object into FILE: `{}` for a StreamTask, `{"output_mode", "plan": {output: text}, "streams": {output: stream or
-null}}` for a pipeline, or `{"error", "exit_code"}`.
+JSON object into FILE: `{"settings": {key: [value, reason]}}`, for a pipeline with `{"output_mode", "plan": {output:
+text}, "streams": {output: stream or null}}`, or `{"error", "exit_code"}`.
 """
 
 from __future__ import annotations
@@ -39,17 +39,18 @@ def tried(assignment: Assignment, home: Path) -> dict[str, Any]:
 
     Raises:
         ConfigError, ApplicationError: it cannot be loaded, or Spark refuses its plan.
-        MissingExtra: a pipeline, without pyspark.
+        MissingExtra: without pyspark.
     """
     enter(assignment, home)
     job = Settings.of(assignment.config).job
     check_application(job, DataFramePipeline if job.is_pipeline else StreamTask)
-    if not job.is_pipeline:
-        return {}
     try:
         from grete.spark import pipeline_run, plan_text, session
     except ModuleNotFoundError as error:
         raise MissingExtra(str(error.name), "spark") from error
+    own = _own_settings(assignment, session.kafka_system_of(assignment))
+    if not job.is_pipeline:
+        return {"settings": own}
     settings, name = Settings.of(assignment.config), single_system(assignment)
     spark = session.build_session(
         f"grete {assignment.job} dry run",
@@ -72,7 +73,21 @@ def tried(assignment: Assignment, home: Path) -> dict[str, Any]:
             mode = built.output_mode
             plan = {name: plan_text.checked_plan(frame, mode) for name, frame in built.frames.items()}
     streams = {name: None if stream is None else str(stream) for name, stream in built.streams.items()}
-    return {"output_mode": mode, "plan": plan, "streams": streams}
+    return {"output_mode": mode, "plan": plan, "streams": streams, "settings": own}
+
+
+def _own_settings(assignment: Assignment, kafka_system: str | None) -> dict[str, tuple[str, str]]:
+    """The settings that nobody has asked for, each with its reason."""
+    from grete.spark.session_defaults import reason
+    from grete.spark.session_settings import context_settings, session_settings
+
+    settings, name = Settings.of(assignment.config), f"grete {assignment.job}"
+    if settings.job.is_pipeline:
+        found = session_settings(name, assignment.config, kafka_system)
+    else:
+        found = context_settings(name, assignment.config)
+    given = settings.spark.options
+    return {key: (value, reason(key)) for key, value in sorted(found.items()) if given.get(key) != value}
 
 
 def main() -> int:

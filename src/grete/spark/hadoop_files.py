@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from grete.errors import ConfigError, FilesUnreachable, GreteError
 from grete.failpoints import failpoint
-from grete.spark.session import reach_hadoop
+from grete.spark.driver import reach_hadoop
 
 Answer = TypeVar("Answer")
 _ANSWERS_WITHIN_S = 60.0
@@ -72,7 +72,7 @@ class HadoopLocation:
     def reached(cls, address: str, named_by: str, options: Mapping[str, str]) -> HadoopLocation:
         """The place with this address in a process without a session; its file system has answered.
 
-        Starts a JVM with `options`, those of `spark.*`: see `grete.spark.session.reach_hadoop`.
+        Starts a JVM with `options`, those of `spark.*`: see `grete.spark.driver.reach_hadoop`.
 
         Raises:
             ConfigError, JobError: see there.

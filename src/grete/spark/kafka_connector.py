@@ -83,6 +83,27 @@ def could_not_start(settings: Mapping[str, str], error: Exception, said: str = "
     return JobError(f"Spark did not start: {error}{hint}. `grete doctor` looks at Java and at Spark{log}")
 
 
+def no_connector(kafka_system: str, spark_version: str) -> ConfigError:
+    """For a session that was started without it, which is too late to bring it."""
+    package = f"org.apache.spark:{ARTIFACT}:{spark_version}"
+    return ConfigError(
+        f"system {kafka_system!r} is on Kafka, and this Spark session has no connector to it, nor takes one while it "
+        f"runs. Start the session with spark.jars.packages={package}, or, where Maven Central cannot be reached, "
+        f"with the jars of {package} and what it depends on in spark.jars (docs/backends.md); or let containers run "
+        f"in processes of their own (grete run), which bring it"
+    )
+
+
+def check_version(jar: str, spark_version: str) -> None:
+    """Whether the connector in this jar is of Spark's version; one whose name says no version is taken for it.
+
+    Raises:
+        ConfigError: it is of another.
+    """
+    if (version := _version(jar)) is not None:
+        _check(version, spark_version, "is on the class path")
+
+
 def _present(options: Mapping[str, str], spark_jars: Path) -> Iterable[str]:
     """Names of everything that is on the class path without our doing."""
     for key, separator in ((_JARS, ","), (_PACKAGES, ","), (_CLASS_PATH, os.pathsep)):

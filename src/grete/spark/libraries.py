@@ -15,15 +15,15 @@ from pathlib import Path
 from grete.config.settings import Settings
 from grete.config.settings.outputs import DELTA, JDBC
 from grete.spark.kafka_connector import added, jars_directory
+from grete.spark.session_defaults import SNAPSHOT_PARTITIONS
 
 _JARS, _PACKAGES = "spark.jars", "spark.jars.packages"
 _WHERE = (_JARS, _PACKAGES, "spark.driver.extraClassPath")
+_EXTENSIONS = "spark.sql.extensions"
 _DELTA_SETTINGS = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    _EXTENSIONS: "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
-_SNAPSHOT_PARTITIONS = "spark.databricks.delta.snapshotPartitions"
-"""Delta reads its log in 50 tasks; on two cores that takes 4 s at each commit, with two tasks 0.3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +53,19 @@ def output_settings(settings: Settings, options: Mapping[str, str], spark_jars: 
                 value = f"{given},{value}"
             found[name] = value if name.endswith("extensions") else given or value
         if found.get("spark.master", "").startswith("local"):
-            found.setdefault(_SNAPSHOT_PARTITIONS, str(os.cpu_count() or 2))
+            found.setdefault(SNAPSHOT_PARTITIONS, str(os.cpu_count() or 2))
     if any(output.format == JDBC and output.is_postgresql for output in settings.outputs.values()):
         found = _with(found, _POSTGRESQL, spark_jars)
     return {name: value for name, value in found.items() if options.get(name) != value}
+
+
+def needed_by_outputs(settings: Settings) -> dict[str, str]:
+    """The settings without which an output does not work, and which a context alone can have.
+
+    That the jars are there is looked at with each format (`spark.sinks.factory.check_format`).
+    """
+    has_delta = any(output.format == DELTA for output in settings.outputs.values())
+    return {_EXTENSIONS: _DELTA_SETTINGS[_EXTENSIONS]} if has_delta else {}
 
 
 def _with(options: dict[str, str], library: _Library, spark_jars: Path) -> dict[str, str]:

@@ -125,7 +125,7 @@ class PipelineBeside(DataFramePipeline):
         """The frame of a view, without the views that its plan has crossed as."""
         plan = plans.analysed(self._spark.table(f"{_DATABASE}.{view}"))
         self._spark.catalog.dropGlobalTempView(view)
-        return plans.frame_of(plans.without_views(plan))
+        return plans.frame_of(plans.without_views(plan), self._spark)
 
 
 def _check_interpreter(spark: SparkSession, settings: Settings) -> None:

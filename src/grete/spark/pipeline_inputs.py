@@ -117,7 +117,7 @@ def read_once(outputs: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
     def with_one_stream_each(frame: DataFrame) -> DataFrame:
         before = plans.analysed(frame)
         after = plans.replaced(before, the_first)
-        return frame if after is before else plans.frame_of(after)
+        return frame if after is before else plans.frame_of(after, frame.sparkSession)
 
     return {name: with_one_stream_each(frame) for name, frame in outputs.items()}
 

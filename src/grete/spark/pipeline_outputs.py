@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from grete.spark import plans
@@ -49,7 +49,8 @@ class Shared:
                 found.append((root, group := {}))
             group[name] = trunks[name][0]
         parts = [(_highest([trunks[name] for name in members]), members) for _, members in found]
-        return cls(_query([plan for plan, _ in parts]), parts)
+        session = next(iter(outputs.values())).sparkSession
+        return cls(_query([plan for plan, _ in parts], session), parts)
 
     def of_batch(self, batch: DataFrame, names: Sequence[str]) -> dict[str, DataFrame]:
         """Each output's rows of a batch, given the rows of the query."""
@@ -61,13 +62,13 @@ class Shared:
             if len(self.parts) > 1:
                 rows = batch.where(F.col(_PART) == index).select(f"{_PART}{index}.*")
             below = plans.renamed(plans.analysed(rows), plan)
-            found |= {name: _on(below, plan, top) for name, top in members.items()}
+            found |= {name: self._on(below, plan, top) for name, top in members.items()}
         return found
 
-
-def _on(rows: Any, part: Any, top: Any) -> DataFrame:
-    """An output with a batch's rows in the place of the query's part."""
-    return plans.frame_of(plans.replaced(top, lambda one: rows if one.equals(part) else None))
+    def _on(self, rows: Any, part: Any, top: Any) -> DataFrame:
+        """An output with a batch's rows in the place of the query's part."""
+        plan = plans.replaced(top, lambda one: rows if one.equals(part) else None)
+        return plans.frame_of(plan, self.frame.sparkSession)
 
 
 def _trunk(plan: Any) -> list[Any]:
@@ -93,9 +94,9 @@ def _highest(trunks: Sequence[Sequence[Any]]) -> Any:
     return next(plan for plan in first if all(any(one.equals(plan) for one in other) for other in others))
 
 
-def _query(parts: Sequence[Any]) -> DataFrame:
+def _query(parts: Sequence[Any], session: SparkSession) -> DataFrame:
     """One frame of all parts. With several, a row has the columns of its part in a struct, and nulls for the rest."""
-    frames = [plans.frame_of(plan) for plan in parts]
+    frames = [plans.frame_of(plan, session) for plan in parts]
     if len(frames) == 1:
         return frames[0]
     frames = [frame.toDF(*(f"_{i}" for i in range(len(frame.columns)))) for frame in frames]

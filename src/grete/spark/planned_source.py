@@ -24,6 +24,7 @@ from grete.clock import Clock, SystemClock
 from grete.config.settings import Settings
 from grete.model.ids import SystemStreamPartition
 from grete.spark import columns_used
+from grete.spark.running_context import make_active
 from grete.systems.base import System
 from grete.systems.factory import open_system
 from grete.systems.records import sparse
@@ -52,8 +53,7 @@ def read_stream(
     spark: SparkSession, options: SourceOptions, also: Mapping[str, str] = MappingProxyType({})
 ) -> DataFrame:
     """A streaming DataFrame over exactly these SSPs from exactly these offsets; `also` stays among its options."""
-    # Spark asks the thread's active session, the last that made a DataFrame of rows, whether a format is known
-    spark.createDataFrame([], "none int")
+    make_active(spark)  # Spark asks the thread's session whether a format is known
     if spark not in _registered:
         spark.dataSource.register(LocalSource)
         _registered.add(spark)

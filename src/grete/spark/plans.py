@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 _RELATIONS = ("StreamingRelation", "StreamingRelationV2")
@@ -90,7 +91,7 @@ def replaced(plan: Any, found: Callable[[Any], Any | None]) -> Any:
     new = [replaced(child, found) for child in old]
     if all(before is after for before, after in zip(old, new, strict=True)):
         return plan
-    return plan.withNewChildren(_seq(_session()._jvm, new))
+    return plan.withNewChildren(_seq(_jvm(), new))
 
 
 def without_views(plan: Any) -> Any:
@@ -104,7 +105,7 @@ def without_views(plan: Any) -> Any:
 
 def renamed(plan: Any, like: Any) -> Any:
     """The plan with the columns of `like`, one by one: their names and their ids."""
-    jvm = _session()._jvm
+    jvm = _jvm()
     own, theirs = plan.output(), like.output()
     expressions = jvm.org.apache.spark.sql.catalyst.expressions
     columns = [
@@ -121,11 +122,10 @@ def renamed(plan: Any, like: Any) -> Any:
     return jvm.org.apache.spark.sql.catalyst.plans.logical.Project(_seq(jvm, columns), plan)
 
 
-def frame_of(plan: Any) -> DataFrame:
-    """The frame of a plan, in the session that is at work."""
-    session = _session()
+def frame_of(plan: Any, session: SparkSession) -> DataFrame:
+    """The frame of a plan, in this session: the one that is active in the process may be somebody else's."""
     return DataFrame(
-        session._jvm.org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, plan), session
+        _jvm().org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, plan), session
     )
 
 
@@ -133,7 +133,7 @@ def _seq(jvm: Any, items: Iterable[Any]) -> Any:
     return jvm.PythonUtils.toSeq(list(items))
 
 
-def _session() -> SparkSession:
-    session = SparkSession.getActiveSession()
-    assert session is not None, "plans are of a session"
-    return session
+def _jvm() -> Any:
+    context = SparkContext._active_spark_context
+    assert context is not None, "plans are of a session"
+    return context._jvm

@@ -2,40 +2,45 @@
 
 from __future__ import annotations
 
-import logging
-import os
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import IO, Any
 
-from pyspark import SparkConf, SparkContext
+import pyspark
+from pyspark import SparkContext
 from pyspark.errors import PySparkRuntimeError
-from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from grete.config.settings import Settings
 from grete.config.settings.spark import SparkSettings
 from grete.container.assignment import Assignment
 from grete.errors import GreteError
+from grete.spark.driver import (
+    STARTS,
+    context_with,
+    driver_variables,
+    is_foreign,
+    jvm_started,
+    session_of_process,
+    start_jvm,
+)
 from grete.spark.java import rename_without_programs
-from grete.spark.kafka_connector import could_not_start
-from grete.spark.referring_settings import for_command_line, resolved
+from grete.spark.libraries import needed_by_outputs
+from grete.spark.referring_settings import resolved
 from grete.spark.refused_settings import refused_settings
-from grete.spark.session_settings import PARTITIONS, context_settings, session_settings
-from grete.spark.worker_python import VARIABLE, application_python
-from grete.spark.worker_sockets import make_folder
+from grete.spark.running_context import (
+    check_connector,
+    check_context,
+    new_session,
+    of_sessions,
+)
+from grete.spark.session_defaults import NOT_FOR_SHARES, PARTITIONS, values
+from grete.spark.session_settings import context_settings
 
-_log = logging.getLogger("grete.container")
 EXIT_OUT_OF_MEMORY = 3
 """How a JVM ends that has no memory left; one that went on without could do anything."""
-_NO_CLUSTER = {"spark.master": "local[1]"}
-_SHOWN_LINES = 12
 _EXECUTORS_S, _QUIET_S, _LOOK_S = 30.0, 1.0, 0.1
-_JVM = threading.Lock()
-"""Held while the JVM of a pipeline starts."""
 
 
 def build_session(
@@ -43,23 +48,44 @@ def build_session(
 ) -> SparkSession:
     """Start (or get) the session of a DataFrame pipeline; see `session_settings`.
 
+    In a process that is not grete's, or beside a context that another program has started, it is one of its own: see
+    `grete.spark.running_context`.
+
     Raises:
-        ConfigError, JobError: see `connector_settings`, `could_not_start` and `refused_settings`.
+        ConfigError, JobError: see `connector_settings`, `could_not_start`, `refused_settings`, `check_context` and
+            `check_connector`.
     """
-    settings = _jvm_started(app_name, config, kafka_system)
-    make_folder(settings, SparkContext._jvm)
-    builder = SparkSession.builder
-    for key, value in resolved(settings).items():
-        builder = builder.config(key, value)
-    with refused_settings(Settings.of(config).spark.options):
-        session = builder.getOrCreate()
-        session.sparkContext.setLogLevel(_log_level(config))
-        if not Settings.of(config).job.has_lineages_on_hadoop:
-            rename_without_programs(session)
-    _await_executors(session.sparkContext, Settings.of(config).spark)
+    given = Settings.of(config)
+    settings = jvm_started(app_name, config, kafka_system)
+    if given.job.is_of_processors or is_foreign(SparkContext._active_spark_context):
+        session = _own_session(settings, given)
+    else:
+        session = session_of_process(settings, given)
+    if kafka_system is not None:
+        check_connector(session, kafka_system, pyspark.__version__)
+    if not given.job.has_lineages_on_hadoop:
+        rename_without_programs(session)
+    _await_executors(session.sparkContext, given.spark)
     if PARTITIONS not in settings:
         session.conf.set(PARTITIONS, str(session.sparkContext.defaultParallelism))
     return session
+
+
+def _own_session(settings: Mapping[str, str], given: Settings) -> SparkSession:
+    """A session beside others of the process, in the context that runs or in a new one.
+
+    Raises:
+        ConfigError: see `resolved`, `refused_settings` and `check_context`.
+    """
+    with STARTS:
+        of_session = of_sessions(SparkContext._jvm, settings)
+        context = SparkContext._active_spark_context
+        if context is None:
+            context = context_with({k: v for k, v in settings.items() if k not in of_session}, given)
+        elif is_foreign(context):
+            check_context(context, given.spark, needed=needed_by_outputs(given))
+        with refused_settings(given.spark.options):
+            return new_session(context, resolved(of_session))
 
 
 @contextmanager
@@ -72,7 +98,7 @@ def session_ahead(assignment: Assignment) -> Iterator[None]:
 
     def start() -> None:
         with suppress(GreteError, PySparkRuntimeError, OSError):
-            _jvm_started(app_name(assignment), assignment.config, kafka_system_of(assignment))
+            jvm_started(app_name(assignment), assignment.config, kafka_system_of(assignment))
 
     if not Settings.of(assignment.config).job.is_pipeline:
         yield
@@ -83,81 +109,6 @@ def session_ahead(assignment: Assignment) -> Iterator[None]:
         yield
     finally:
         thread.join()
-
-
-def reach_hadoop(options: Mapping[str, str]) -> tuple[Any, Any]:
-    """The JVM of this process, and Hadoop's configuration with these `spark.*` keys, for a command.
-
-    No context starts, so no cluster is asked for anything, and a second is enough. What Spark says by itself is told
-    only where its JVM does not start.
-
-    Raises:
-        ConfigError, JobError: see `_jvm_started` and `resolved`.
-    """
-    with tempfile.TemporaryFile() as said:
-        settings = _jvm_started("grete", {**options, **_NO_CLUSTER}, said=said)
-    jvm: Any = SparkContext._jvm
-    java_conf = SparkConf(_jvm=jvm).setAll(list(resolved(settings).items()))._jconf
-    return jvm, jvm.org.apache.spark.deploy.SparkHadoopUtil.get().newConfiguration(java_conf)
-
-
-def _jvm_started(
-    app_name: str,
-    config: Mapping[str, str],
-    kafka_system: str | None = None,
-    said: IO[bytes] | None = None,
-) -> dict[str, str]:
-    """The settings of a pipeline's session, with whose first part its JVM runs.
-
-    Functions that the JVM gets through Spark Connect are evaluated by the interpreter that its own variables name:
-    they are those of this process while it starts. One that runs already has its own, and a context that starts in
-    another thread at the same time must see nothing of it.
-
-    Raises:
-        ConfigError, JobError: see `connector_settings`, `application_python` and `could_not_start`.
-    """
-    with _JVM:
-        settings = session_settings(app_name, config, kafka_system)
-        if SparkContext._gateway is None:
-            given, before = Settings.of(config), os.environ[VARIABLE]
-            os.environ |= application_python(given.job, is_local=given.spark.is_local)
-            try:
-                _start_jvm(settings, said)
-            finally:
-                os.environ[VARIABLE] = before
-    return settings
-
-
-def _start_jvm(settings: Mapping[str, str], said: IO[bytes] | None = None) -> None:
-    """Start the JVM of this process, if there is none, by a command line without secrets. Its log goes to `said`.
-
-    Raises:
-        ConfigError, JobError: see `for_command_line` and `could_not_start`.
-    """
-    if SparkContext._gateway is not None:
-        return
-    conf = SparkConf().setAll(list(for_command_line(settings).items()))
-    try:
-        gateway = None if said is None else launch_gateway(conf, {"stderr": said})
-        SparkContext._ensure_initialized(gateway=gateway, conf=conf)
-    except PySparkRuntimeError as error:
-        raise could_not_start(settings, error, "" if said is None else _end_of(said)) from error
-
-
-def _end_of(log: IO[bytes]) -> str:
-    log.seek(0)
-    return "\n".join(log.read().decode(errors="replace").splitlines()[-_SHOWN_LINES:])
-
-
-def _context(settings: Mapping[str, str], given: SparkSettings) -> SparkContext:
-    """The context with these settings, of which `given` are those that the configuration has.
-
-    Raises:
-        ConfigError: see `resolved` and `refused_settings`.
-    """
-    make_folder(settings, SparkContext._jvm)
-    with refused_settings(given.options):
-        return SparkContext.getOrCreate(SparkConf().setAll(list(resolved(settings).items())))
 
 
 def app_name(assignment: Assignment) -> str:
@@ -184,12 +135,15 @@ def build_context(app_name: str, config: Mapping[str, str]) -> SparkContext:
     Raises:
         ConfigError, JobError: see `could_not_start` and `refused_settings`.
     """
+    given, running = Settings.of(config), SparkContext._active_spark_context
+    if running is not None and is_foreign(running):
+        check_context(running, given.spark, needed=values(NOT_FOR_SHARES))
+        return running
     settings = context_settings(app_name, config)
-    given = Settings.of(config).spark
-    _start_jvm(settings)
-    context = _context(settings, given)
-    context.setLogLevel(_log_level(config))
-    _await_executors(context, given)
+    with STARTS, driver_variables(settings, given):
+        start_jvm(settings, given)
+    context = context_with(settings, given)
+    _await_executors(context, given.spark)
     return context
 
 
@@ -204,7 +158,7 @@ def start_context(config: Mapping[str, str]) -> None:
     if not settings.job.is_pipeline:
         build_context(name, config)
         return
-    _context(_jvm_started(name, config), settings.spark)
+    context_with(jvm_started(name, config), settings)
 
 
 def _await_executors(context: SparkContext, spark: SparkSettings) -> None:
@@ -222,7 +176,3 @@ def _await_executors(context: SparkContext, spark: SparkSettings) -> None:
 def executors(context: SparkContext) -> int:
     """The executors that have begun, without the driver."""
     return len(context._jsc.sc().statusTracker().getExecutorInfos()) - 1
-
-
-def _log_level(config: Mapping[str, str]) -> str:
-    return Settings.of(config).spark.options.get("spark.log.level", "WARN")

@@ -13,60 +13,36 @@ from contextlib import suppress
 from pathlib import Path
 
 import pyspark
-from pyspark import SparkContext
 
 from grete.config.settings import Settings
 from grete.config.settings.spark import SparkSettings, local_cores
+from grete.config.time_zone import BEFORE, TIME_ZONE
 from grete.spark.java import quick_starts
 from grete.spark.kafka_connector import connector_settings
-from grete.spark.kafka_options import REDACTED_OPTIONS
 from grete.spark.libraries import output_settings
+from grete.spark.session_defaults import (
+    ALWAYS,
+    DAEMON,
+    JAVA_OPTIONS,
+    MOST_RESULTS,
+    NOT_FOR_SHARES,
+    ON_A_CLUSTER,
+    ON_THIS_MACHINE,
+    PARTITIONS,
+    STAGE_ATTEMPTS,
+    values,
+)
 from grete.spark.versions import class_archive
 from grete.spark.worker_python import VARIABLE, worker_python
 from grete.spark.worker_sockets import socket_settings
 
 _log = logging.getLogger("grete.container")
-_NOT_FOR_SHARES = {
-    "spark.speculation": "each second attempt at a share of StreamTasks would end the first",
-    "spark.dynamicAllocation.enabled": "a share takes a core for as long as it runs, and an epoch has as many as "
-    "there are cores when it begins; say how many there shall be with spark.executor.instances or spark.cores.max",
-}
-"""Switched off, whatever is configured, and why."""
-STAGE_ATTEMPTS = "spark.stage.maxConsecutiveAttempts"
 _ARCHIVE = "-XX:SharedArchiveFile"
 _WORKER_DAEMON = "grete.spark.worker_daemon"
 _SCHEDULING_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-_DEFAULTS = {
-    "spark.master": "local[*]",
-    "spark.driver.memory": "1g",
-    "spark.ui.enabled": "false",
-    "spark.ui.killEnabled": "false",
-    "spark.master.rest.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.python.worker.reuse": "true",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
-    "spark.sql.execution.arrow.maxBytesPerBatch": str(32 << 20),  # in digits: its workers take no other
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.streaming.minBatchesToRetain": "10",
-    "spark.sql.streaming.stopTimeout": "120s",  # Spark's own default is to wait for ever
-    "spark.sql.redaction.options.regex": REDACTED_OPTIONS,
-    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|sensitive|sas|jaas|credential",
-}
-
-_ON_THIS_MACHINE = {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.authenticate": "true",  # with a secret that Spark draws and keeps to itself
-}
-"""Further defaults on a local master."""
-_ON_A_CLUSTER = {
-    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-    "spark.scheduler.maxRegisteredResourcesWaitingTime": "30s",
-}
-"""Further defaults elsewhere: shares, shuffles and the look at executors begin with all that were asked for."""
 _PYTHON = "spark.pyspark.python"
 """Read by spark-submit alone, which sets the variable."""
-PARTITIONS = "spark.sql.shuffle.partitions"
+_MEMORY_OF_SPARK = "1g"
 _MEMORY = re.compile(r"(\d+)([kmgt]?)b?")
 _KIB = {"k": 1, "": 1024, "m": 1024, "g": 1024**2, "t": 1024**3}
 """KiB of a unit; Spark takes a number without one for MiB."""
@@ -76,13 +52,13 @@ def context_settings(app_name: str, config: Mapping[str, str]) -> dict[str, str]
     """The settings with which the context of StreamTasks starts; see `_settings`.
 
     The driver's JVM schedules and touches no record, so unless `spark.driver.extraJavaOptions` is set its code is
-    compiled quickly rather than well. `_NOT_FOR_SHARES` is off, whatever is configured, here or for the cluster.
+    compiled quickly rather than well. `NOT_FOR_SHARES` is off, whatever is configured, here or for the cluster.
     """
     settings = _settings(app_name, config, None, java=_SCHEDULING_JVM)
-    for key, reason in _NOT_FOR_SHARES.items():
-        if settings.get(key, "false") != "false":
-            _log.warning("%s=%s is ignored: %s", key, settings[key], reason)
-    return settings | dict.fromkeys(_NOT_FOR_SHARES, "false")
+    for key, off in NOT_FOR_SHARES.items():
+        if settings.get(key, off.value) != off.value:
+            _log.warning("%s=%s is ignored: %s", key, settings[key], off.reason)
+    return settings | values(NOT_FOR_SHARES)
 
 
 def session_settings(
@@ -98,14 +74,15 @@ def session_settings(
     java = shlex.quote(f"{_ARCHIVE}={archive}") if archive.exists() and not is_named else ""
     settings = _settings(app_name, config, kafka_system, java=java)
     if local_cores(settings["spark.master"]) is not None:
-        settings.setdefault("spark.python.daemon.module", _WORKER_DAEMON)
+        settings.setdefault(DAEMON, _WORKER_DAEMON)
+    settings.setdefault(TIME_ZONE, BEFORE)
     return settings
 
 
 def _settings(
     app_name: str, config: Mapping[str, str], kafka_system: str | None, *, java: str
 ) -> dict[str, str]:
-    """The settings that Spark starts with. Executors run the interpreter that runs us, so that packages are the same.
+    """The settings that Spark starts with: the job's, over those of `grete.spark.session_defaults`.
 
     With `kafka_system` there is the connector to Kafka (`grete.spark.kafka_connector`). On a local master Spark then
     repeats no task, since rows of a first attempt would stay in a transaction (`spark.sinks.kafka_senders`).
@@ -117,15 +94,9 @@ def _settings(
     ten keys more in task starts than in work. Where the cluster decides how many cores there are, `build_session`
     asks it.
     """
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LAUNCHER_OPTS", _SCHEDULING_JVM)  # it makes a command line, and ends
     given = Settings.of(config)
-    settings = _DEFAULTS | _where(given.spark) | given.spark.options | {"spark.app.name": app_name}
-    named = {VARIABLE: settings[_PYTHON]} if _PYTHON in settings else {}
-    has_jvm = SparkContext._gateway is not None
-    os.environ |= worker_python(settings["spark.master"], {**os.environ, **named}, has_jvm=has_jvm)
+    settings = values(ALWAYS) | _where(given.spark) | given.spark.options | {"spark.app.name": app_name}
     if given.spark.is_local:
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings |= socket_settings(settings)
         if kafka_system is not None:
             settings.setdefault(STAGE_ATTEMPTS, "1")
@@ -139,10 +110,28 @@ def _settings(
             spark_jars=_spark_jars(),
         )
     settings |= output_settings(given, settings, _spark_jars())
-    settings.setdefault("spark.driver.maxResultSize", _most_results(settings["spark.driver.memory"]))
-    java = quick_starts(settings.get("spark.driver.extraJavaOptions", java), os.environ, _spark_jars().parent)
-    settings["spark.driver.extraJavaOptions"] = f"{java} -XX:+ExitOnOutOfMemoryError".strip()
+    settings.setdefault(MOST_RESULTS, _most_results(settings.get("spark.driver.memory", _MEMORY_OF_SPARK)))
+    java = quick_starts(settings.get(JAVA_OPTIONS, java), os.environ, _spark_jars().parent)
+    settings[JAVA_OPTIONS] = f"{java} -XX:+ExitOnOutOfMemoryError".strip()
     return settings
+
+
+def driver_environment(
+    settings: Mapping[str, str], environment: Mapping[str, str], *, has_jvm: bool
+) -> dict[str, str]:
+    """The variables of the driver's process while its JVM and its context start with these settings.
+
+    Executors run the interpreter that runs us, so that packages are the same. `has_jvm`: see `worker_python`.
+    """
+    found = {
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LAUNCHER_OPTS": _SCHEDULING_JVM,  # it makes a command line, and ends
+    }
+    if settings["spark.master"].startswith("local"):
+        found["SPARK_LOCAL_IP"] = "127.0.0.1"
+    named = {VARIABLE: settings[_PYTHON]} if _PYTHON in settings else {}
+    workers = worker_python(settings["spark.master"], {**environment, **named}, has_jvm=has_jvm)
+    return {**found, **{key: environment[key] for key in found if key in environment}, **workers}
 
 
 def _most_results(memory: str) -> str:
@@ -154,9 +143,10 @@ def _most_results(memory: str) -> str:
 def _where(spark: SparkSettings) -> dict[str, str]:
     """Defaults that depend on where executors are."""
     if spark.is_local:
-        return _ON_THIS_MACHINE
+        return values(ON_THIS_MACHINE)
     host = _address_towards(spark.master)
-    return _ON_A_CLUSTER if host is None else {**_ON_A_CLUSTER, "spark.driver.host": host}
+    found = values(ON_A_CLUSTER)
+    return found if host is None else {**found, "spark.driver.host": host}
 
 
 def _address_towards(master: str) -> str | None:

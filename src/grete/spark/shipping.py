@@ -35,7 +35,7 @@ from grete.packages.verify import read_manifest
 from grete.private_files import private_directory
 from grete.spark.application_interpreter import Place, program
 from grete.spark.preflight_probe import code_of
-from grete.spark.worker_python import ON_EXECUTORS, VARIABLE
+from grete.spark.worker_python import ON_EXECUTORS
 
 _PATH = "PYTHONPATH"
 _secrets: dict[str, SecretServer] = {}
@@ -207,7 +207,7 @@ def _ship_interpreter(context: SparkContext, job: JobSettings, shipped: Shipped)
         into=None if package is None else package.into,
         modules=shipped.name,
     )
-    text = program(os.environ[VARIABLE], place)
+    text = program(str(context.pythonExec), place)
     known = _programs.setdefault(str(context.applicationId), text)
     if known != text:
         raise ConfigError(

@@ -24,7 +24,7 @@ APPLICATION_PYTHON = Path(__file__).with_name("application_python.sh")
 ON_EXECUTORS = "grete-application-python"
 """The file that stands in its place among Spark's files, in the working folder of each executor."""
 _PROGRAM = Path(__file__).with_name("worker_python.sh")
-_INTERPRETER = "GRETE_WORKER_PYTHON"
+INTERPRETER = "GRETE_WORKER_PYTHON"
 
 
 def worker_python(master: str, environment: Mapping[str, str], *, has_jvm: bool = False) -> dict[str, str]:
@@ -38,9 +38,9 @@ def worker_python(master: str, environment: Mapping[str, str], *, has_jvm: bool 
     if Path(named).name == _PROGRAM.name:  # what a process above has set for workers of its own
         named = sys.executable
     is_own = Path(environment.get("SPARK_HOME", installed)) == installed and named == sys.executable
-    is_told = not has_jvm or _INTERPRETER in environment
+    is_told = not has_jvm or INTERPRETER in environment
     if local_cores(master) is not None and is_own and is_told and os.access(_PROGRAM, os.X_OK):
-        return {VARIABLE: str(_PROGRAM), _INTERPRETER: sys.executable}
+        return {VARIABLE: str(_PROGRAM), INTERPRETER: sys.executable}
     return {VARIABLE: named}
 
 

@@ -12,6 +12,7 @@ from grete.config.load import load
 from grete.config.rewriters import apply_rewriters
 from grete.config.rules.validate import validate
 from grete.config.settings import Settings
+from grete.config.time_zone import with_time_zone
 from grete.testing.applications import Application, Pipeline, is_pipeline, name_of
 
 
@@ -34,7 +35,7 @@ def prepared(
     for system in Settings.of(kept).system_names:
         kept.pop(f"systems.{system}.path", None)
         kept[f"systems.{system}.samza.factory"] = "local"
-    return kept
+    return with_time_zone(kept, {})
 
 
 def with_checkpoints_in(directory: Path, config: Mapping[str, str]) -> dict[str, str]:

@@ -266,6 +266,15 @@ STORE_WRITE_BATCH = Key(
 )
 
 SPARK_MASTER = Key("spark.master", TEXT, "local[*]", _CONTAINER, "Where executors run; no reference.")
+SPARK_TIME_ZONE = Key(
+    "spark.sql.session.timeZone",
+    TEXT,
+    None,
+    _CONTAINER,
+    "The time zone in which a pipeline reads and writes dates and times as text. The first submit writes it down, "
+    "and it stays; a job of an earlier version has UTC.",
+    default_doc="Spark's where the job is first submitted",
+)
 SPARK_OTHER = Key(
     "spark.%s", TEXT, None, _CONTAINER, "Passed on to Spark, references resolved.", is_open=True
 )

@@ -15,6 +15,7 @@ class SparkSettings(Section):
     """`spark.*`."""
 
     master = Setting(keys.SPARK_MASTER)
+    time_zone = Setting(keys.SPARK_TIME_ZONE)
 
     @property
     def is_local(self) -> bool:

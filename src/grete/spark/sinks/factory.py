@@ -25,7 +25,7 @@ from grete.container.start import Started
 from grete.errors import ConfigError, StreamNotFound
 from grete.model.ids import SystemStream
 from grete.spark.kafka_options import StreamAddress, sink_settings
-from grete.spark.session_settings import STAGE_ATTEMPTS
+from grete.spark.session_defaults import STAGE_ATTEMPTS
 from grete.spark.sinks.base import Sink
 from grete.spark.sinks.delta import DeltaSink
 from grete.spark.sinks.files import FilesSink
