@@ -46,14 +46,13 @@ def session_of_process(settings: Mapping[str, str], given: Settings) -> SparkSes
     """The session that everything in this process has, with all settings.
 
     Raises:
-        ConfigError: see `resolved` and `refused_settings`.
+        ConfigError: see `resolved`.
     """
     make_folder(settings, SparkContext._jvm)
     is_first, builder = SparkContext._active_spark_context is None, SparkSession.builder
     for key, value in resolved(settings).items():
         builder = builder.config(key, value)
-    with refused_settings(given.spark.options):
-        session = builder.getOrCreate()
+    session = builder.getOrCreate()
     if is_first:
         _started.context = session.sparkContext
     session.sparkContext.setLogLevel(_log_level(given))

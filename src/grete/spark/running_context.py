@@ -141,8 +141,9 @@ def check_connector(session: SparkSession, kafka_system: str, spark_version: str
     """
     jvm: Any = session._jvm
     sources = jvm.org.apache.spark.sql.execution.datasources.DataSource
+    conf = session._jsparkSession.sessionState().conf()
     try:
-        found = sources.lookupDataSource("kafka", session._jsparkSession.sessionState().conf())
+        found = sources.lookupDataSource("kafka", conf)
     except (AnalysisException, Py4JJavaError) as error:
         raise no_connector(kafka_system, spark_version) from error
     with suppress(Py4JJavaError):  # of a class that is in no file

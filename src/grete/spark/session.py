@@ -57,14 +57,15 @@ def build_session(
     """
     given = Settings.of(config)
     settings = jvm_started(app_name, config, kafka_system)
-    if given.job.is_of_processors or is_foreign(SparkContext._active_spark_context):
-        session = _own_session(settings, given)
-    else:
-        session = session_of_process(settings, given)
-    if kafka_system is not None:
-        check_connector(session, kafka_system, pyspark.__version__)
-    if not given.job.has_lineages_on_hadoop:
-        rename_without_programs(session)
+    with refused_settings(given.spark.options):
+        if given.job.is_of_processors or is_foreign(SparkContext._active_spark_context):
+            session = _own_session(settings, given)
+        else:
+            session = session_of_process(settings, given)
+        if kafka_system is not None:
+            check_connector(session, kafka_system, pyspark.__version__)
+        if not given.job.has_lineages_on_hadoop:
+            rename_without_programs(session)
     _await_executors(session.sparkContext, given.spark)
     if PARTITIONS not in settings:
         session.conf.set(PARTITIONS, str(session.sparkContext.defaultParallelism))
@@ -75,7 +76,7 @@ def _own_session(settings: Mapping[str, str], given: Settings) -> SparkSession:
     """A session beside others of the process, in the context that runs or in a new one.
 
     Raises:
-        ConfigError: see `resolved`, `refused_settings` and `check_context`.
+        ConfigError: see `resolved` and `check_context`.
     """
     with STARTS:
         of_session = of_sessions(SparkContext._jvm, settings)
@@ -84,8 +85,7 @@ def _own_session(settings: Mapping[str, str], given: Settings) -> SparkSession:
             context = context_with({k: v for k, v in settings.items() if k not in of_session}, given)
         elif is_foreign(context):
             check_context(context, given.spark, needed=needed_by_outputs(given))
-        with refused_settings(given.spark.options):
-            return new_session(context, resolved(of_session))
+        return new_session(context, resolved(of_session))
 
 
 @contextmanager

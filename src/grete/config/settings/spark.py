@@ -8,14 +8,14 @@ from functools import cached_property
 
 from grete.config.key_tables import streams as keys
 from grete.config.settings.deploy import requested_resources
-from grete.config.settings.section import Section, Setting
+from grete.config.settings.section import OptionalSetting, Section, Setting
 
 
 class SparkSettings(Section):
     """`spark.*`."""
 
     master = Setting(keys.SPARK_MASTER)
-    time_zone = Setting(keys.SPARK_TIME_ZONE)
+    time_zone = OptionalSetting(keys.SPARK_TIME_ZONE)
 
     @property
     def is_local(self) -> bool:
