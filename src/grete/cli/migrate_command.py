@@ -8,6 +8,8 @@ from __future__ import annotations
 import argparse
 import logging
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 _EPILOG = (
     "Exit code 0: nothing stands in the way but code that is to be ported; 1: something will not work. "
-    "No broker is asked without --coordinator-stream."
+    "No broker is asked without --ask-systems or --coordinator-stream."
 )
 
 
@@ -31,8 +33,17 @@ def declare(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     origins = parser.add_subparsers(dest="origin", required=True, metavar="samza|spark")
     samza = origins.add_parser("samza", help="a job of Apache Samza", epilog=_EPILOG)
+    asked = samza.add_mutually_exclusive_group(required=True)
+    asked.add_argument("--check", nargs="+", metavar="FILE", help="the job's configuration; later ones win")
+    asked.add_argument(
+        "--methods",
+        action="store_true",
+        help="what each of Samza's methods is called in Python, and nothing else",
+    )
     samza.add_argument(
-        "--check", nargs="+", required=True, metavar="FILE", help="the job's configuration; later ones win"
+        "--ask-systems",
+        action="store_true",
+        help="ask the brokers which streams there are, so which of them a regex chooses as inputs",
     )
     samza.add_argument(
         "--coordinator-stream",
@@ -51,8 +62,11 @@ def run(options: argparse.Namespace) -> int:
     from grete.migration.check import check
     from grete.migration.write import written_properties
 
+    if options.methods:
+        return _show_methods(options.output)
     logging.getLogger("grete").addHandler(logging.NullHandler())  # errors say what clients would say as well
-    migration = check(_loaded(options.check))
+    asks = options.ask_systems or options.coordinator_stream
+    migration = check(_loaded(options.check), list_streams=_streams if asks else None)
     found = _take_over(migration) if options.coordinator_stream else None
     if options.write:
         text = written_properties(migration, ", ".join(Path(path).name for path in options.check))
@@ -68,13 +82,24 @@ def run(options: argparse.Namespace) -> int:
     return 1 if migration.blocks or (found is not None and found.blocks) else 0
 
 
+def _streams(system: str, config: Mapping[str, str]) -> Sequence[str]:
+    """The streams of a system, for regexes that choose inputs."""
+    from grete.clock import SystemClock
+    from grete.config.settings import Settings
+    from grete.environment import grete_home
+    from grete.systems.factory import open_system
+
+    with closing(open_system(Settings.of(config), system, grete_home(), SystemClock())) as opened:
+        return opened.streams()
+
+
 def _take_over(migration: Migration) -> TakeOver:
     from grete.clock import SystemClock
-    from grete.config.derived import canonical_keys, with_derived_keys
+    from grete.config.derived import canonical_keys
     from grete.environment import grete_home
     from grete.migration.take_over import take_over
 
-    return take_over(canonical_keys(with_derived_keys(migration.written)), grete_home(), SystemClock())
+    return take_over(canonical_keys(migration.run), grete_home(), SystemClock())
 
 
 def _loaded(paths: list[str]) -> dict[str, str]:
@@ -88,15 +113,10 @@ def _loaded(paths: list[str]) -> dict[str, str]:
 
 
 def _document(migration: Migration) -> dict[str, Any]:
-    from grete.migration.application import METHODS
-
     return {
         "blocks": migration.blocks,
         "counts": _counts(migration),
         "keys": [_row(migration, note) for note in migration.notes],
-        "methods": [{"samza": samza, "grete": ours} for samza, ours in METHODS]
-        if migration.needs_port
-        else [],
     }
 
 
@@ -130,7 +150,7 @@ def _print(migration: Migration) -> None:
             print(f"\n{section}" if note is not migration.notes[0] else section)
         _print_note(_row(migration, note))
     if migration.needs_port:
-        _print_methods()
+        print("\nSamza's methods in Python: grete migrate samza --methods")
     print("\n" + ", ".join(f"{count} {outcome}" for outcome, count in _counts(migration).items()))
 
 
@@ -143,10 +163,13 @@ def _print_note(row: dict[str, Any]) -> None:
             print(f"{'':17}{line}")
 
 
-def _print_methods() -> None:
+def _show_methods(output: str) -> int:
     from grete.migration.application import METHODS
 
-    print("\nSamza's methods in Python")
+    if output == "json":
+        print_json([{"samza": samza, "grete": ours} for samza, ours in METHODS])
+        return 0
     width = max(len(samza) for samza, _ in METHODS)
     for samza, ours in METHODS:
-        print(f"  {samza:<{width}}  {ours}")
+        print(f"{samza:<{width}}  {ours}")
+    return 0

@@ -41,6 +41,9 @@ ALIASES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "grete.store.sqlite": (
             "org.apache.samza.storage.kv.RocksDbKeyValueStorageEngineFactory",
             "org.apache.samza.storage.kv.inmemory.InMemoryKeyValueStorageEngineFactory",
+            # Samza's stores before 0.8, whose changelogs are the same.
+            "org.apache.samza.storage.kv.LevelDbKeyValueStorageEngineFactory",
+            "org.apache.samza.storage.kv.KeyValueStorageEngineFactory",
         ),
     },
     LAUNCHERS: {

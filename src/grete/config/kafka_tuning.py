@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from grete.config.choices import Compression
+from grete.config.kafka_old_names import TODAYS
 from grete.config.key import Type, bounded, one_of
 from grete.config.redact import redact_value
 from grete.config.settings import Settings
@@ -58,10 +59,12 @@ _FOLLOWED: Mapping[str, _Settings] = {
 }
 _EXACTLY_ONCE = "records are written and read exactly once whatever is said here"
 _DECIDED = "grete decides it, by its transactions and by what the topics take"
+_GONE = "of Kafka's clients before 0.9, which found brokers and one another through ZooKeeper"
+_ZOOKEEPERS = re.compile(r"zk\..+|zookeeper\..+|rebalance\..+|mirror\.topics\..+|consumer(id|\.id)")
 _JAVAS = "Java's own; librdkafka, which grete's clients are made of, has nothing like it"
 _REASONS = {
     **dict.fromkeys(
-        ("acks", "request.required.acks", "enable.idempotence", "transactional.id", "producer.type"),
+        ("acks", "enable.idempotence", "transactional.id", "producer.type"),
         _EXACTLY_ONCE,
     ),
     **dict.fromkeys(
@@ -74,6 +77,11 @@ _REASONS = {
     ),
     "auto.offset.reset": "where to start is said by samza.offset.default alone",
     "partitioner.class": "see samza.partitioner",
+    **dict.fromkeys(
+        ("serializer.class", "key.serializer.class", "key.serializer", "value.serializer"),
+        "see samza.key.serde and samza.msg.serde",
+    ),
+    **dict.fromkeys(("key.deserializer", "value.deserializer"), "see samza.key.serde and samza.msg.serde"),
 }
 _AS_GRETE_DOES = {"acks": ("all", "-1"), "enable.idempotence": ("true",), "enable.auto.commit": ("false",)}
 
@@ -122,7 +130,9 @@ def reason_not_followed(name: str, value: str) -> str | None:
     """Why a setting is not followed; None where it sets what grete does anyway, or another rule names it."""
     if _ACCESS.fullmatch(name) or name in _ELSEWHERE or value.strip().lower() in _AS_GRETE_DOES.get(name, ()):
         return None
-    return _REASONS.get(name, _JAVAS)
+    if name in TODAYS:
+        return f"the name of {TODAYS[name]} before Kafka 0.9"
+    return _REASONS.get(name, _GONE if _ZOOKEEPERS.fullmatch(name) else _JAVAS)
 
 
 def tuning_problems(config: Mapping[str, str]) -> Iterator[str]:

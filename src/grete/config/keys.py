@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
+from difflib import get_close_matches
 from functools import cache
 
 from grete.config.key import ChangeClass as ChangeClass
@@ -26,6 +27,8 @@ from grete.config.key_tables import (
     zookeeper,
 )
 
+_ALIKE = 0.88
+"""How alike two names are, of 1, for one to be a slip of the other."""
 SUBJECTS: tuple[tuple[str, tuple[Key[object], ...]], ...] = (
     ("The job", job.TABLE),
     ("The coordinator", coordinator.TABLE),
@@ -74,10 +77,40 @@ def _matches(key: Key[object], name: str) -> bool:
 
 
 def candidates(name: str) -> Iterator[str]:
-    """Known names that a misspelt one may have meant: families are filled with the name's own second part."""
-    first, _, rest = name.partition(".")
-    middle = rest.partition(".")[0]
+    """Known names that a misspelt one may have meant: families are filled with the name's own parts."""
+    parts = name.split(".")
     yield from _exact()
-    for key in _families().get(first, ()):
-        if not key.is_open and key.name.count("%s") == 1 and middle:
-            yield key.named(middle)
+    for key in _families().get(parts[0], ()):
+        if not key.is_open:
+            for pattern in (key.name, *key.spellings):
+                filled = _filled(pattern.split("."), parts)
+                if filled:
+                    yield filled
+
+
+def _filled(pattern: Sequence[str], parts: Sequence[str]) -> str:
+    """The pattern with the parts where it has names; empty where these are too few, or where it ends in a name."""
+    places = [at for at, part in enumerate(pattern) if part == "%s"]
+    if not places or places[-1] == len(pattern) - 1 or places[-1] >= len(parts):
+        return ""
+    return ".".join(parts[at] if part == "%s" else part for at, part in enumerate(pattern))
+
+
+def nearest_key(name: str, config: Container[str]) -> str | None:
+    """The known key that a name nearly is: one part of it is left out or added, or some letters differ.
+
+    A key that the configuration has is not what was meant, but where a name that no family takes is misspelt.
+    """
+    known = set(candidates(name)) - {name}
+    absent = {one for one in known if one not in config}
+    by_parts = [one for one in absent if _is_a_part_away(name.split("."), one.split("."))]
+    near = get_close_matches(name, by_parts, n=1, cutoff=0.0)
+    near = near or get_close_matches(name, absent if find_key(name) else known, n=1, cutoff=_ALIKE)
+    return near[0] if near else None
+
+
+def _is_a_part_away(one: Sequence[str], other: Sequence[str]) -> bool:
+    short, long = sorted((one, other), key=len)
+    return len(long) == len(short) + 1 and any(
+        [*long[:at], *long[at + 1 :]] == list(short) for at in range(len(long))
+    )

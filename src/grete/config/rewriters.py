@@ -81,7 +81,7 @@ def with_new_inputs(config: Mapping[str, str], *, list_streams: StreamLister) ->
         ConfigError: a regex cannot be used.
     """
     result = dict(config)
-    for name in _regex_inputs(config):
+    for name in regex_rewriters(config):
         result = RegexInputRewriter(list_streams).rewrite(name, result)
     return result
 
@@ -131,12 +131,13 @@ def input_regexes(config: Mapping[str, str]) -> list[InputRegex]:
     needed = (REWRITER_REGEX, REWRITER_SYSTEM)
     return [
         InputRegex.of(name, config)
-        for name in _regex_inputs(config)
+        for name in regex_rewriters(config)
         if all(key.named(name) in config for key in needed)
     ]
 
 
-def _regex_inputs(config: Mapping[str, str]) -> list[str]:
+def regex_rewriters(config: Mapping[str, str]) -> list[str]:
+    """The names of the `regex-input` rewriters, in order."""
     classes = {name: config.get(REWRITER_CLASS.named(name), "") for name in rewriter_names(config)}
     return [n for n, one in classes.items() if aliases.canonical(aliases.REWRITERS, one) == _REGEX_INPUT]
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from grete.config.kafka_old_names import SERVERS, old_names_of
 from grete.config.secrets import has_reference, resolve_secrets
 from grete.errors import ConfigError
 
@@ -69,9 +70,10 @@ def client_settings(config: Mapping[str, str], system: str) -> dict[str, str]:
     """
     java = {name: config[key] for name, key in _java_keys(config, system).items()}
     if not java.get("bootstrap.servers", "").strip():
+        old = next(old_names_of(java, SERVERS), None)
         raise ConfigError(
             f"systems.{system}.producer.bootstrap.servers is not set: name the Kafka brokers of system {system!r}, "
-            "host:port[,host:port]"
+            f"host:port[,host:port]{f'; {old} is its name before Kafka 0.9, rename the key' if old else ''}"
         )
     login = _login(java, system)
     java = {name: resolve_secrets(value) for name, value in java.items() if name != "sasl.jaas.config"}

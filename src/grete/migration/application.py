@@ -10,6 +10,7 @@ from grete.config.key import CLASS
 from grete.config.key_tables import job, task
 from grete.config.settings.metrics import SNAPSHOT, reporter_names
 from grete.config.values import valid_value_of
+from grete.migration.in_code import inputs_not_known
 from grete.migration.note import Note, Notes, Outcome, Section
 
 METHODS: tuple[tuple[str, str], ...] = (
@@ -48,9 +49,9 @@ _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def application(config: Mapping[str, str]) -> Notes:
-    """The code, the inputs it reads, the launcher."""
+    """The code, the inputs that only it names, the launcher."""
     yield from _code(config)
-    yield from _inputs(config)
+    yield from inputs_not_known(config)
     yield from _launcher(config)
     yield from _poison(config)
     yield from _reporters(config)
@@ -92,7 +93,7 @@ def _code(config: Mapping[str, str]) -> Notes:
             Section.APPLICATION,
             "task.class",
             Outcome.BLOCKS,
-            "no application is named: app.main.class builds it in code" if "app.main.class" in config else "",
+            "no application is named" + (": app.main.class builds it" if "app.main.class" in config else ""),
             "write the application as a grete.StreamTask and name it: task.class=module:Class",
         )
 
@@ -102,20 +103,6 @@ def python_class(java: str) -> str:
     match = _PACKAGE_END.search(java)
     name = match[1].replace("$", "_") if match else "Task"
     return f"{_HUMP.sub('_', name).lower()}:{name}"
-
-
-def _inputs(config: Mapping[str, str]) -> Notes:
-    if config.get("task.inputs", "").strip() or config.get("job.config.rewriters", "").strip():
-        return
-    known = sorted({key.split(".")[1] for key in config if key.startswith("streams.") and key.count(".") > 1})
-    hint = f" (streams with settings here: {', '.join(known)})" if known else ""
-    yield Note(
-        Section.APPLICATION,
-        "task.inputs",
-        Outcome.BLOCKS,
-        "not set: the streams that the application reads are named in its Java code",
-        f"set task.inputs=system.stream[,system.stream] to those of its input descriptors{hint}",
-    )
 
 
 def _launcher(config: Mapping[str, str]) -> Notes:
@@ -140,7 +127,7 @@ def _launcher(config: Mapping[str, str]) -> Notes:
             key,
             Outcome.MAPPED,
             f"{config[key]} is no factory of Samza's; containers are processes of this machine",
-            changes={job.LAUNCHER.name: "process"},
+            changes={key: None, job.LAUNCHER.name: "process"},
         )
 
 

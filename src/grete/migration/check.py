@@ -7,76 +7,51 @@ refuses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
-from grete.config import aliases
 from grete.config.derived import with_derived_keys
-from grete.config.key import Key
+from grete.config.key_tables.job import TASK_CLASS
 from grete.config.keys import find_key
 from grete.config.redact import redact_value
+from grete.config.rewriters import StreamLister, regex_rewriters, with_new_inputs
 from grete.config.rules.validate import check as validated
 from grete.config.rules.warnings import slips_of
 from grete.migration.application import application
-from grete.migration.note import Note, Notes, Outcome, Section, ordered
+from grete.migration.by_table import note_by_table, section_of
+from grete.migration.clients import clients, with_todays_names
+from grete.migration.in_code import regexes, stand_ins
+from grete.migration.note import Note, Notes, Outcome, ordered
 from grete.migration.state import checkpoints, cluster, coordination, stores
 from grete.migration.streams import serdes, systems
 
+_KEY = re.compile(r"[a-z][\w-]*(?:\.[\w-]+)+")
+_PLACEHOLDER = re.compile(r"__[A-Za-z]\w*__|\{\{.*?\}\}|@\w+@|\$\{(?!env:|file:)[^{}]*\}|<[A-Za-z][\w -]*>")
 RULES: tuple[Callable[[Mapping[str, str]], Notes], ...] = (
     application,
     systems,
+    clients,
     serdes,
     stores,
     checkpoints,
     coordination,
     cluster,
 )
-_PREFIXES = (
-    ("systems.", Section.STREAMS),
-    ("streams.", Section.STREAMS),
-    ("serializers.", Section.STREAMS),
-    ("task.inputs", Section.STREAMS),
-    ("task.broadcast.inputs", Section.STREAMS),
-    ("job.default.system", Section.STREAMS),
-    ("stores", Section.STORES),
-    ("job.changelog.", Section.STORES),
-    ("blob.store.", Section.STORES),
-    ("task.transactional.state.", Section.STORES),
-    ("task.checkpoint.", Section.CHECKPOINTS),
-    ("task.commit.", Section.CHECKPOINTS),
-    ("task.live.checkpoint.", Section.CHECKPOINTS),
-    ("job.checkpoint.", Section.CHECKPOINTS),
-    ("job.coordinator", Section.COORDINATION),
-    ("job.container.count", Section.COORDINATION),
-    ("job.systemstreampartition.", Section.COORDINATION),
-    ("job.config.", Section.COORDINATION),
-    ("task.name.grouper.", Section.COORDINATION),
-    ("job.debounce.", Section.COORDINATION),
-    ("azure.", Section.COORDINATION),
-    ("yarn.", Section.CLUSTER),
-    ("cluster-manager.", Section.CLUSTER),
-    ("samza.cluster-manager.", Section.CLUSTER),
-    ("job.autosizing.", Section.CLUSTER),
-    ("task.opts", Section.CLUSTER),
-    ("metrics.", Section.METRICS),
-    ("task.log4j.", Section.METRICS),
-    ("job.diagnostics.", Section.METRICS),
-    ("job.jmx.", Section.METRICS),
-    ("sensitive.", Section.SECURITY),
-    ("job.security.", Section.SECURITY),
-    ("app.", Section.APPLICATION),
-    ("task.", Section.APPLICATION),
-    ("job.", Section.APPLICATION),
-)
 
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """The outcome for a configuration. `written` is what `grete run` gets, save for the code that is to be ported."""
+    """The outcome for a configuration. `written` is what `grete run` gets, save for the code that is to be ported.
+
+    `run` is what it makes of that: completed, and with the inputs that regexes chose if the systems were asked.
+    """
 
     config: Mapping[str, str]
     notes: tuple[Note, ...]
     written: Mapping[str, str]
+    run: Mapping[str, str]
 
     @property
     def blocks(self) -> bool:
@@ -89,23 +64,31 @@ class Migration:
         return any(note.outcome is Outcome.PORT for note in self.notes)
 
 
-def check(config: Mapping[str, str]) -> Migration:
-    """Judge a configuration as Samza's users have it. No broker is asked."""
-    named = _named(config)
+def check(config: Mapping[str, str], *, list_streams: StreamLister | None = None) -> Migration:
+    """Judge a configuration as Samza's users have it. No broker is asked, but through `list_streams`.
+
+    Raises:
+        ConfigError: a regex for `list_streams` that is none.
+    """
+    named = with_todays_names(_named(config))
     found: dict[str, Note] = {}
-    for rule in RULES:
-        for note in rule(named):
-            known = found.get(note.key)
-            if known is None or list(Outcome).index(note.outcome) > list(Outcome).index(known.outcome):
-                found[note.key] = note
+    for note in chain(regexes(config, list_streams), *(rule(named) for rule in RULES)):
+        known = found.get(note.key)
+        if known is None or list(Outcome).index(note.outcome) > list(Outcome).index(known.outcome):
+            found[note.key] = note
+    found = {key: note for key, note in found.items() if key in config or note.key not in named}
     slips = slips_of(config)
     for key in config:
         if key not in found:
-            found[key] = _by_table(key, config[key], meant=slips.get(key))
+            found[key] = note_by_table(config, key, slips.get(key))
     written = _written(config, found.values())
-    for note in _refused(written, found):
+    run = with_derived_keys(written)
+    judged = with_derived_keys({**written, **stand_ins(config)})
+    if list_streams is not None and regex_rewriters(config):
+        run = judged = with_derived_keys(with_new_inputs(written, list_streams=list_streams))
+    for note in _refused(judged, found):
         found[note.key] = note
-    return Migration(dict(config), tuple(ordered(found.values())), written)
+    return Migration(dict(config), tuple(ordered(found.values())), written, run)
 
 
 def _named(config: Mapping[str, str]) -> dict[str, str]:
@@ -120,37 +103,34 @@ def _written(config: Mapping[str, str], notes: Iterable[Note]) -> dict[str, str]
     return {key: value for key, value in config.items() if changes.get(key, value) is not None} | added
 
 
-def _by_table(key: str, value: str, *, meant: str | None = None) -> Note:
-    section = next((section for prefix, section in _PREFIXES if key.startswith(prefix)), Section.OTHER)
-    known = find_key(key)
-    if known is None:
-        doubt = f"no key of Samza's or grete's; did you mean {meant}?" if meant else ""
-        return Note(section, key, Outcome.AS_IS, "the application reads it from context.config", doubt)
-    if known.no_effect:
-        return Note(section, key, Outcome.NO_EFFECT, known.no_effect)
-    return Note(section, key, Outcome.AS_IS, _meaning(known, key, value))
+def _refused(judged: Mapping[str, str], found: Mapping[str, Note]) -> Iterator[Note]:
+    """Further refusals of validation, each under the key that it names; what a rule has refused is said already."""
+    refused: dict[str, list[str]] = {}
+    for problem in validated(judged).errors:
+        refused.setdefault(_key_of(problem, {**judged, **found}), []).append(problem)
+    is_blocked = any(note.outcome is Outcome.BLOCKS for note in found.values())
+    for key, problems in refused.items():
+        known = found.get(key)
+        is_said = known is not None and known.outcome is Outcome.BLOCKS
+        if not is_said and not (key == TASK_CLASS.name and is_blocked):
+            yield _refusal(key, judged.get(key, ""), problems)
 
 
-def _meaning(known: Key[object], key: str, value: str) -> str:
-    if key in known.renamed_from:
-        return f"today's name is {known.name}"
-    if known.aliases:
-        own = aliases.canonical(known.aliases, value)
-        return f"`{own}`" if own != value else ""
-    return ""
+def _key_of(problem: str, keys: Iterable[str]) -> str:
+    """The key that a problem speaks of: the longest of the configuration's, else the first that is a known one."""
+    named = [key for key in keys if key in problem]
+    if named:
+        return max(named, key=len)
+    words = (word.rstrip(".") for word in _KEY.findall(problem))
+    return next((word for word in words if find_key(word)), problem.partition(":")[0])
 
 
-def _refused(written: Mapping[str, str], found: Mapping[str, Note]) -> Notes:
-    """Further refusals of validation, each under the key that it names."""
-    full = with_derived_keys(written)
-    for problem in validated(full).errors:
-        named = [key for key in {**full, **found} if key in problem]
-        keys = named or [problem.partition(":")[0].partition("=")[0].strip()]
-        key = max(keys, key=len)
-        if found.get(key) is not None and found[key].outcome is Outcome.BLOCKS:
-            continue
-        if key == "task.class" and any(note.outcome is Outcome.BLOCKS for note in found.values()):
-            continue
-        section = _by_table(key, "").section
-        shown = redact_value(key, written.get(key, ""))
-        yield Note(section, key, Outcome.BLOCKS, problem if key in problem else f"{shown}: {problem}")
+def _refusal(key: str, value: str, problems: list[str]) -> Note:
+    section = section_of(key)
+    placeholder = _PLACEHOLDER.search(value)
+    if placeholder is not None:
+        says = f"{placeholder[0]} is a placeholder, which is filled in elsewhere"
+        return Note(section, key, Outcome.BLOCKS, says, "check the file as it is when that is done")
+    shown = redact_value(key, value)
+    said = [problem if key in problem else f"{shown}: {problem}" for problem in problems]
+    return Note(section, key, Outcome.BLOCKS, "; ".join(said))

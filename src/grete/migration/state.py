@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from grete.config import aliases
+from grete.config.key_tables.coordinator import SYSTEM as COORDINATOR_SYSTEM
 from grete.config.key_tables.task import STATE_RETAIN
 from grete.config.settings import Settings
 from grete.config.settings.deploy import REQUESTS
 from grete.config.settings.job import JobSettings
 from grete.errors import ConfigError
+from grete.migration.in_code import is_in_code
 from grete.migration.note import Note, Notes, Outcome, Section
 from grete.registry import known_plugins
 
@@ -28,8 +30,12 @@ def stores(config: Mapping[str, str]) -> Notes:
     """Each store, what it is rebuilt from, and what of its settings is gone."""
     settings = Settings.of(config)
     job = JobSettings(config).written_id
+    unknown = set() if is_in_code(config) else _stores_without_factory(config)
     for store in settings.store_names:
         prefix = f"stores.{store}."
+        if store in unknown:
+            yield from _ignored(config, prefix)
+            continue
         if not config.get(f"{prefix}changelog", "").strip():
             own = settings.store(store).changelog_stream(job)
             yield Note(
@@ -52,6 +58,20 @@ def stores(config: Mapping[str, str]) -> Notes:
     for key in ("stores.backup.factories", "stores.restore.factories"):
         yield from _back_end(config, key)
     yield from _on_the_way_back(config)
+
+
+def _stores_without_factory(config: Mapping[str, str]) -> set[str]:
+    """Names with settings of a store that Samza knows no store of, since nothing says what makes one."""
+    makers = ("factory", "side.inputs.processor.factory")
+    names = Settings.of(config).store_names
+    return {store for store in names if not any(f"stores.{store}.{maker}" in config for maker in makers)}
+
+
+def _ignored(config: Mapping[str, str], prefix: str) -> Notes:
+    says = f"Samza ignores it too: {prefix}factory is not set, so there is no such store"
+    for key in config:
+        if key.startswith(prefix):
+            yield Note(Section.STORES, key, Outcome.NO_EFFECT, says, changes={key: None})
 
 
 def _filled_otherwise(config: Mapping[str, str], prefix: str) -> Notes:
@@ -149,7 +169,11 @@ def _elsewhere(config: Mapping[str, str]) -> Notes:
         f"stores.{s}.changelog": settings.store(s).changelog_system or home for s in settings.store_names
     }
     for key, system in places.items():
-        if system in (home, "") or settings.system(system).brokers == settings.system(home).brokers:
+        if (
+            system in (home, "")
+            or not settings.system(home).is_known
+            or settings.system(system).brokers == settings.system(home).brokers
+        ):
             continue
         yield Note(
             Section.CHECKPOINTS if key.startswith("task.") else Section.STORES,
@@ -234,6 +258,7 @@ def coordination(config: Mapping[str, str]) -> Notes:
             "coordinators are elected by leases of blobs in the account of azure.storage.connect; the coordinator "
             "stream is where job.coordinator.system says",
         )
+    yield from _place_of_the_stream(config)
     yield from _own_classes(config)
     count = config.get("job.container.count", config.get("yarn.container.count", "1")).strip()
     if count not in ("", "1"):
@@ -243,6 +268,16 @@ def coordination(config: Mapping[str, str]) -> Notes:
             Outcome.AS_IS,
             f"{count} containers are {count} Spark applications; one that scales out by executors needs less memory",
         )
+
+
+def _place_of_the_stream(config: Mapping[str, str]) -> Notes:
+    """Samza before 0.9 had no coordinator stream, and its configurations do not say where one is."""
+    settings = Settings.of(config)
+    able = [name for name in settings.system_names if settings.system(name).capabilities.kafka_topics]
+    if not _coordinator_system(config) and len(able) == 1:
+        says = "not set: of the systems, one can keep the coordinator stream"
+        changes: dict[str, str | None] = {COORDINATOR_SYSTEM.name: able[0]}
+        yield Note(Section.COORDINATION, COORDINATOR_SYSTEM.name, Outcome.MAPPED, says, changes=changes)
 
 
 _GROUPERS = {

@@ -36,7 +36,7 @@ def one_system_problems(config: Mapping[str, str]) -> Iterator[str]:
             f"task.inputs names the systems {', '.join(systems)}: a job reads from one, where its outputs and "
             f"checkpoints commit; bring the streams into one, or make a job for each system"
         )
-    elif systems:
+    elif systems and settings.system(systems[0]).is_known:
         system = settings.system(systems[0])
         yield from _outputs(system, outputs)
         if system.capabilities.keeps_state:
@@ -63,7 +63,7 @@ def _of_a_pipeline(
             )
     for name in systems if len(systems) == 1 else ():
         system = settings.system(name)
-        if system.capabilities.keeps_state:
+        if system.is_known and system.capabilities.keeps_state:
             yield from _logs(settings, system)
 
 

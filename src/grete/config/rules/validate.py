@@ -27,6 +27,7 @@ from grete.config.rules.executors import executor_problems
 from grete.config.rules.one_system import one_system_problems
 from grete.config.rules.outputs import output_problems
 from grete.config.rules.processors import processor_problems
+from grete.config.rules.stream_names import stream_name_problems
 from grete.config.rules.unsupported import unsupported
 from grete.config.rules.warnings import warnings_of
 from grete.config.rules.zookeeper import zookeeper_problems
@@ -274,7 +275,10 @@ def _stores(config: Mapping[str, str]) -> Iterator[str]:
             yield from _system(config, f"stores.{store}.changelog", system)
         other = taken.setdefault((system, stream), store)
         if other != store:
-            yield f"stores.{store}.changelog: {stream!r} is the changelog of the store {other!r}; name another stream"
+            yield (
+                f"stores.{store}.changelog: {stream!r} is the changelog of the store {other!r}, and each would be "
+                f"restored with what both wrote. Samza 1.1 and later refuse it too; name another stream"
+            )
 
 
 def _checkpoints(config: Mapping[str, str]) -> Iterator[str]:
@@ -321,6 +325,7 @@ _RULES: tuple[Callable[[Mapping[str, str]], Iterator[str]], ...] = (
     _numbers,
     _application,
     _streams,
+    stream_name_problems,
     _systems,
     _stores,
     output_problems,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 
 from grete.config import aliases
 from grete.config.choices import PipelineColumns
@@ -12,10 +11,11 @@ from grete.config.kafka_tuning import not_followed
 from grete.config.key import Key
 from grete.config.key_tables import job
 from grete.config.key_tables.task import COMMIT, METRICS_CLASS
-from grete.config.keys import KEYS, candidates, find_key
+from grete.config.keys import KEYS, find_key, nearest_key
 from grete.config.redact import writes_out_secret
 from grete.config.settings import Settings
 from grete.config.settings.metrics import SNAPSHOT, reporter_names
+from grete.config.settings.systems import systems_without_factory
 from grete.errors import ConfigError
 
 _PREFIXES = (
@@ -73,12 +73,9 @@ def slips_of(config: Mapping[str, str]) -> dict[str, str]:
 def _slips(unknown: Sequence[str], config: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for key in unknown[:_MOST_CHECKED]:
-        is_open = find_key(key) is not None
-        close = get_close_matches(
-            key, set(candidates(key)) - set(config if is_open else ()), n=1, cutoff=0.88
-        )
-        if close and close[0] != key:
-            found[key] = close[0]
+        meant = nearest_key(key, config)
+        if meant is not None:
+            found[key] = meant
     return found
 
 
@@ -114,6 +111,9 @@ def _without_effect(config: Mapping[str, str]) -> Iterator[str]:
     others = [name for name, kind in reporter_names(config).items() if kind not in (SNAPSHOT, "")]
     if others:
         found.setdefault("see `/metrics`", []).extend(METRICS_CLASS.named(name) for name in others)
+    for system in systems_without_factory(config):
+        names = [key for key in sorted(config) if key.startswith(f"systems.{system}.")]
+        found[f"systems.{system}.samza.factory is not set, so there is no such system"] = names
     for reason, names in found.items():
         yield f"no effect in grete: {', '.join(names)} ({reason})"
 

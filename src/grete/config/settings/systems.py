@@ -29,6 +29,12 @@ def system_names(raw: Mapping[str, str]) -> list[str]:
     )
 
 
+def systems_without_factory(raw: Mapping[str, str]) -> list[str]:
+    """The names that have settings of a system and no factory, sorted: there are no such systems, as in Samza."""
+    named = {key.split(".")[1] for key in raw if key.startswith("systems.") and key.count(".") > 1}
+    return sorted(named - {EMBEDDED_SYSTEM, *system_names(raw)})
+
+
 class SystemSettings(NamedSection):
     """`systems.<name>.*`."""
 
@@ -49,6 +55,11 @@ class SystemSettings(NamedSection):
     def capabilities(self) -> Capabilities:
         """The capabilities of systems of its kind."""
         return system_types.capabilities(self.kind)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is such a kind of system; of one that there is not, validation says that and nothing else."""
+        return system_types.find_type(self.kind) is not None
 
     @property
     def is_embedded(self) -> bool:
