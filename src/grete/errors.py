@@ -306,6 +306,8 @@ class PackageError(GreteError):
 class MissingExtra(GreteError):
     """An optional dependency is not installed; the message says which extra brings it."""
 
+    exit_code = 2
+
     def __init__(self, module: str, extra: str) -> None:
         super().__init__(f"{module} is not installed; install it with: pip install 'grete[{extra}]'")
 

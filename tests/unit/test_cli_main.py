@@ -141,15 +141,11 @@ def test_bytes_that_are_no_utf8_are_named(
 def test_a_module_of_an_extra_that_is_missing_is_named_with_it(
     home: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert main(["stream", "create", "local.in"]) == 0
-
-    monkeypatch.setitem(sys.modules, "numpy", None)
+    monkeypatch.setitem(sys.modules, "pyspark", None)
     for name in [
-        one for one in sys.modules if one.startswith(("grete.systems.records", "grete.systems.columns"))
+        one for one in sys.modules if one.startswith(("grete.deploy", "grete.spark", "grete.cli.deploy"))
     ]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delitem(sys.modules, "grete.cli.stream_append", raising=False)
-    lines = home / "lines"
-    lines.write_text("a\n")
-    assert main(["stream", "append", "local.in", "--lines", "--from-file", str(lines)]) == 1
-    assert "numpy is not installed; install it with: pip install 'grete[spark]'" in capsys.readouterr().err
+    (home / "job.properties").write_text("job.name=orders\n")
+    assert main(["deploy", "plan", "--config", str(home / "job.properties")]) == 2
+    assert "pyspark is not installed; install it with: pip install 'grete[spark]'" in capsys.readouterr().err

@@ -43,8 +43,8 @@ COMMANDS = {
     "migrate": "say what of a Samza job carries over; go on from a query of Spark's",
 }
 EXIT_INTERRUPTED = 130
-_OF_SPARK = ("numpy", "pandas", "py4j", "pyarrow", "pyspark")
-"""Modules that come with the extra `spark`; records of streams are columns of Arrow."""
+_OF_SPARK = ("pandas", "py4j", "pyspark")
+"""Modules that come with the extra `spark`."""
 
 
 class _Parser(argparse.ArgumentParser):

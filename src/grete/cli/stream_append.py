@@ -15,6 +15,7 @@ import orjson
 from grete.cli.options import opened_file
 from grete.cli.stream_system import opened_system
 from grete.errors import ConfigError, StreamError
+from grete.extras import require
 from grete.model.streams import Headers
 from grete.wire import compact_json
 
@@ -41,6 +42,8 @@ def append(options: argparse.Namespace) -> int:
     with ExitStack() as stack:
         source = _source(options.from_file, stack)
         system = stack.enter_context(opened_system(options, name.system, must_exist=False))
+        if system.capabilities.is_embedded:
+            require("arrow")
         partitions = _Partitions(system, name.stream)  # before a line is read: is there such a stream?
         messages = _messages(source, options.from_file, to_message, partitions)
         try:

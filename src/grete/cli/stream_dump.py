@@ -25,6 +25,7 @@ from grete.cli.stream_system import (
     read_records,
 )
 from grete.errors import ConfigError, StreamNotFound, WireError
+from grete.extras import require
 from grete.metadata.channels import CHANNEL
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ _POLL_S = 0.2
 def dump(options: argparse.Namespace) -> int:
     """Every record."""
     if name := _named_stream(options):
+        require("arrow")
         with opened_system(options, name.system) as system:
             for partition in _partitions(system, name.stream, options.partition):
                 start = oldest_offset(system, name.stream, partition)
@@ -53,6 +55,7 @@ def dump(options: argparse.Namespace) -> int:
 def tail(options: argparse.Namespace) -> int:
     """The last records, and with `-f` what comes."""
     if name := _named_stream(options):
+        require("arrow")
         with opened_system(options, name.system) as system:
             _tail_stream(system, name.stream, options)
         return 0

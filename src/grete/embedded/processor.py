@@ -33,6 +33,7 @@ from grete.errors import IllegalStateError, ProcessorFailed
 from grete.launch.base import Launcher
 from grete.launch.factory import LaunchContext
 from grete.model.ending import ContainerEnd
+from grete.spark.versions import check_installed
 
 _log = logging.getLogger("grete.processor")
 _LOOKS_IN_TTL = 60
@@ -146,6 +147,7 @@ class StreamProcessor:
             IllegalStateError: it was started before.
             ConfigError: the configuration is wrong; every problem at once, and nothing was written. Or
                 `processor.address` is no address of this machine.
+            MissingExtra: Spark, or what its Python side needs, is not installed; nothing was written.
             IdTaken: a living processor has this id.
             MembersElsewhere: the job's processors are on another machine, or have another GRETE_HOME, and not all
                 of them have an address.
@@ -224,6 +226,8 @@ class StreamProcessor:
         if self._run_container is not None:
             asked = replace(asked, container_command=())
         config = submitted_config(asked, grete_home(), SystemClock())
+        if asked.runs_spark:
+            check_installed(Settings.of(config))
         self._address = config.pop(PROCESSOR_ADDRESS.name, "")  # this processor's, and not the job's
         return replace(asked, config=config, reached_at=self._address)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
-
+from grete.arrow import pa
 from grete.errors import ConfigError
 
 _PLAIN: Mapping[str, pa.DataType] = {

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from functools import reduce
 from itertools import chain
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from grete.arrow import pa
 from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.errors import ProcessingError, WireError

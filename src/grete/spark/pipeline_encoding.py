@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from grete.arrow import pa
 from grete.config.settings import Settings
 from grete.errors import ConfigError, ProcessingError, WireError
 from grete.model.ids import SystemStream

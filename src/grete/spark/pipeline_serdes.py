@@ -14,7 +14,6 @@ from functools import cache
 from typing import Any
 
 import orjson
-import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -22,6 +21,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 
 from grete.api import Serde
+from grete.arrow import pa
 from grete.config.choices import PipelineColumns
 from grete.config.key_tables.serdes import REGISTRY_SUBJECT, SERDE_CLASS, SERDE_COLUMNS, SERDE_SCHEMA
 from grete.config.key_tables.streams import STREAM_COLUMNS

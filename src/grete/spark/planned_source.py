@@ -8,8 +8,6 @@ from types import MappingProxyType
 from typing import Any
 from weakref import WeakSet
 
-import numpy as np
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -20,6 +18,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from grete.arrow import np, pa
 from grete.clock import Clock, SystemClock
 from grete.config.settings import Settings
 from grete.model.ids import SystemStreamPartition

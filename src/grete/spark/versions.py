@@ -7,13 +7,16 @@ import re
 import sys
 from pathlib import Path
 
+from grete.config.choices import LauncherChoice
 from grete.config.settings import Settings
 from grete.errors import ConfigError
+from grete.extras import require
 
 WHOLE = ("4.2", "4.3")
 """With these everything runs."""
 WITHOUT_EMBEDDED = ("4.0", "4.1")
 """These have no `pyspark.sql.streaming.datasource`, on which the embedded system stands as an input of a pipeline."""
+_WITH_OUR_PYTHON = (LauncherChoice.PROCESS, LauncherChoice.THREAD, LauncherChoice.PROCESSORS)
 _VERSION = re.compile(r"""^__version__[^=\n]*=\s*["'](\d+\.\d+[^"']*)""", re.MULTILINE)
 _WAY_OUT = "install one of these beside grete: pip install 'pyspark~=4.2.0'"
 
@@ -58,11 +61,14 @@ def refusal(version: str, settings: Settings | None = None) -> str:
 
 
 def check_installed(settings: Settings) -> None:
-    """Whether the job can run on the pyspark that is installed here. Without one, its container says so.
+    """Whether the job can run on what is installed here. Other launchers than ours bring containers elsewhere.
 
     Raises:
-        ConfigError: it cannot; names the version.
+        ConfigError: it cannot on this version of pyspark.
+        MissingExtra: there is no pyspark, or not what its Python side needs.
     """
+    if settings.job.launcher in _WITH_OUR_PYTHON:
+        require("spark")
     version = installed()
     if version is not None and (why := refusal(version, settings)):
         raise ConfigError(why)

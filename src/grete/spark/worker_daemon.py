@@ -17,8 +17,9 @@ import gc
 from contextlib import suppress
 from importlib import import_module
 
-import pyarrow as pa
 from pyspark import daemon
+
+from grete.arrow import pa
 
 _NEEDED = ("pyspark.worker", "grete.spark.planned_source", "grete.spark.sinks.staged")
 

@@ -26,7 +26,7 @@ from grete.systems.partitioner import Partitioner, partition_of
 from grete.systems.transactions import Transactions
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from grete.arrow import pa
 
 Change = tuple[bytes, bytes | None]
 """Key and value of a changelog record; None deletes."""

@@ -17,7 +17,7 @@ from grete.systems.commit_group import CommitGroup, SegmentWrite
 from grete.systems.transactions import NotWritten
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from grete.arrow import pa
 
 
 class SlotStore(Protocol):

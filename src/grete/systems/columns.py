@@ -10,10 +10,8 @@ from array import array
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 from grete.application.pipe import lengths_of
+from grete.arrow import np, pa
 
 _LARGEST_BYTES = 2**31 - 1
 

@@ -19,8 +19,7 @@ from grete.model.ids import SystemStreamPartition
 from grete.systems.admin import OffsetAdmin, PartitionOffsets
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
+    from grete.arrow import pa
     from grete.systems.base import System
 
 _log = logging.getLogger("grete.container")

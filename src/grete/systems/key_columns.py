@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-
+from grete.arrow import np, npt, pa
 from grete.systems.columns import ends_of
 from grete.systems.key_hashes import MIX, SEED, integer_hash, long_hash, murmur2, text_hash
 

@@ -24,7 +24,7 @@ from grete.systems.factory import open_system
 from grete.systems.log_sink import LogSink, LogStream, open_sink
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from grete.arrow import pa
 
 
 class OutputSystems:

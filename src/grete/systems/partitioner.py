@@ -15,9 +15,7 @@ from grete.serdes import stream_serdes
 from grete.systems.key_hashes import integer_hash, long_hash, murmur2, text_hash
 
 if TYPE_CHECKING:  # a coordinator has partitioners, and no columns
-    import numpy as np
-    import numpy.typing as npt
-    import pyarrow as pa
+    from grete.arrow import np, npt, pa
 
     Places = npt.NDArray[np.int32]
     """A partition for each row."""
@@ -53,7 +51,7 @@ class RememberedPartitioner(Partitioner):
 
     def of_each(self, keys: pa.Array, partitions: int) -> Places:
         """See Partitioner."""
-        import numpy as np
+        from grete.arrow import np
 
         if len(self._known) > _REMEMBERED:
             self._known.clear()

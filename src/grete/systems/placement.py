@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import numpy as np
-import pyarrow as pa
-
+from grete.arrow import np, pa
 from grete.systems.columns import integers
 from grete.systems.partitioner import Partitioner
 

@@ -10,10 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
+from grete.arrow import np, pa, pc
 from grete.model.streams import Headers
 from grete.systems.columns import binary, integers
 

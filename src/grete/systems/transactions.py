@@ -15,7 +15,7 @@ from grete.kafka.outcome import OutcomeUnknown as OutcomeUnknown
 from grete.keyed_log.base import Entry
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from grete.arrow import pa
 
 
 class RecordTooLarge(StreamError):

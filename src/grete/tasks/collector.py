@@ -6,12 +6,11 @@ import base64
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-import numpy as np
 import orjson
-import pyarrow as pa
 
 from grete.api import Serde
 from grete.application.collector import GatheredOutput, GatheringCollector
+from grete.arrow import np, pa
 from grete.config.settings import Settings
 from grete.errors import StreamNotFound
 from grete.model.ids import SystemStream, SystemStreamPartition

@@ -13,11 +13,10 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import pyarrow as pa
-
 from grete.api import AsyncStreamTask, IncomingMessageEnvelope
 from grete.application.calls import FAILURES
 from grete.application.collector import GivenHeaders
+from grete.arrow import pa
 from grete.systems.inputs import Arrived
 from grete.tasks.collector import Collector
 from grete.tasks.share_limits import Limits

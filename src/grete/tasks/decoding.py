@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import orjson
-import pyarrow as pa
 
 from grete.api import Serde
 from grete.application.serdes import BytesSerde, JsonSerde, StringSerde
+from grete.arrow import pa
 
 
 def values_of(column: pa.Array, serde: Serde) -> Iterable[Any]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-
+from grete.arrow import pa
 from grete.tasks.spec import TaskProgress, TaskReport
 from grete.tasks.stores.file import StoreFile
 

@@ -14,11 +14,10 @@ from itertools import repeat
 from operator import length_hint
 from typing import Any, NoReturn
 
-import pyarrow as pa
-
 from grete.api import IncomingMessageEnvelope, StreamTask
 from grete.application.beside import CallFailed
 from grete.application.calls import FAILURES, call_for_each
+from grete.arrow import pa
 from grete.errors import ProcessingError
 from grete.failpoints import failpoint
 from grete.model.ending import failure_of, note

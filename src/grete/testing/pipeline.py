@@ -16,8 +16,6 @@ from pathlib import Path
 from threading import Event
 from typing import Self
 
-from pyspark.sql import SparkSession
-
 from grete.checkpoint.applied_startpoints import Applied, applied_entry
 from grete.checkpoint.task_commit import TaskCommit
 from grete.clock import Clock
@@ -27,13 +25,10 @@ from grete.container.assignment import Assignment
 from grete.container.checkpoints import checkpoint_store
 from grete.container.metrics import ContainerMetrics
 from grete.container.start import Started, prepare
-from grete.errors import ConfigError, GreteError, IllegalStateError
+from grete.errors import ConfigError, GreteError, IllegalStateError, MissingExtra
 from grete.keyed_log.base import Entry, KeyedLog
 from grete.model.ids import SystemStream, TaskName
 from grete.model.startpoint import StateChoice
-from grete.spark.pipeline_run import PipelineRun
-from grete.spark.plan_text import checked_plan
-from grete.spark.session import build_session
 from grete.systems.base import System
 from grete.systems.commit_group import SegmentWrite
 from grete.tasks.commit.base import BatchOutcome, CommitTarget
@@ -41,6 +36,15 @@ from grete.testing.applications import Pipeline
 from grete.testing.clock import ManualClock
 from grete.testing.job import JobUnderTest, Ran
 from grete.testing.job_container import Container
+
+try:
+    from pyspark.sql import SparkSession
+
+    from grete.spark.pipeline_run import PipelineRun
+    from grete.spark.plan_text import checked_plan
+    from grete.spark.session import build_session
+except ModuleNotFoundError as error:
+    raise MissingExtra(str(error.name), "spark") from error
 
 _SHARED = {
     "spark.master": "local[2]",

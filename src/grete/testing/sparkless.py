@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 from grete.assembly import RunOptions, run_job
 from grete.errors import GreteError
+from grete.extras import require
 from grete.model.ids import JobId
 from grete.text_logs import log_to_stderr
 
@@ -43,6 +44,7 @@ def main(arguments: Sequence[str]) -> int:
         dev=options.dev,
     )
     try:
+        require("arrow")
         return run_job(asked)
     except GreteError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)

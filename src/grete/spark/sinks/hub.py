@@ -6,12 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from grete.api import Batch
+from grete.arrow import pa, pc
 from grete.config.redact import is_secret_key
 from grete.config.settings import Settings
 from grete.config.settings.eventhubs import HubsSettings

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from grete.api import Batch
+from grete.arrow import pa
 from grete.failpoints import failpoint
 from grete.model.ids import SystemStream
 from grete.spark.pipeline_rows import key_and_value

@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-import pyarrow as pa
-
+from grete.arrow import pa
 from grete.errors import StorageFull, StreamError
 from grete.systems.commit_group import SegmentWrite
 from grete.systems.partitioner import partition_of

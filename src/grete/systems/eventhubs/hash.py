@@ -22,8 +22,7 @@ from grete.serdes import stream_serdes
 from grete.systems.partitioner import Partitioner, RememberedPartitioner
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
+    from grete.arrow import pa
     from grete.systems.partitioner import Places
 
 _MASK = 0xFFFFFFFF
@@ -69,7 +68,7 @@ class _InTurn(Partitioner):
 
     def of_each(self, keys: pa.Array, partitions: int) -> Places:
         """See Partitioner."""
-        import numpy as np
+        from grete.arrow import np
 
         first, self._next = self._next, self._next + len(keys)
         return (np.arange(first, self._next) % partitions).astype(np.int32)

@@ -15,9 +15,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 
-import pyarrow as pa
-
 from grete.api import Serde
+from grete.arrow import pa
 from grete.config.key_tables.task import CHECKPOINT_SYSTEM
 from grete.config.settings import Settings
 from grete.config.settings.eventhubs import HubsSettings

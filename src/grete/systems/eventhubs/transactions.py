@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-import pyarrow as pa
-
+from grete.arrow import pa
 from grete.keyed_log.base import Entry
 from grete.systems.commit_group import SegmentWrite
 from grete.systems.records import pieces, write

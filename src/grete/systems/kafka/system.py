@@ -47,8 +47,7 @@ from grete.systems.kafka.transaction import OVERHEAD_BYTES, GroupTransactions
 from grete.systems.partitioner import Partitioner, kafka_partitioner
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
+    from grete.arrow import pa
     from grete.systems.kafka.inputs import KafkaInputs
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-
+from grete.arrow import pa
 from grete.model.fence import Fence
 from grete.sqlite_file import SqliteFile, check_fences
 from grete.systems.columns import numbers

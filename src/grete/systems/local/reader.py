@@ -11,7 +11,7 @@ from grete.sqlite_file import SqliteFile
 from grete.systems.local.stream_rows import StreamInfo, held_in
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from grete.arrow import pa
 
 
 _BYTES_AT_ONCE = 1 << 20

@@ -37,7 +37,7 @@ from grete.systems.local.stream_rows import StreamInfo
 from grete.systems.partitioner import partition_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from grete.arrow import pa
 
 _APPEND_CHUNK = 50_000
 _LARGEST = 1 << 29

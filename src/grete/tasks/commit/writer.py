@@ -6,8 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-import pyarrow as pa
-
+from grete.arrow import pa
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.clock import Clock
 from grete.errors import ProcessingError

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 from grete.application.pipe import Blob
+from grete.arrow import np, pa
 from grete.errors import ApplicationError
 from grete.systems.columns import binary_of, ends_of, numbers
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import pyarrow as pa
-
 from grete.api import StreamTask
 from grete.application.serdes import BytesSerde, StreamSerdes
+from grete.arrow import pa
 from grete.failpoints import failpoint
 from grete.tasks.collector import Collector
 from grete.tasks.isolated.outputs import PlacedOutputs

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 from grete.api import Serde
 from grete.application.serdes import BUILT_IN
+from grete.arrow import np, pa
 from grete.config.settings import Settings
 from grete.model.ids import SystemStream
 from grete.systems.columns import integers

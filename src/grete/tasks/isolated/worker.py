@@ -7,14 +7,13 @@ from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
-import pyarrow as pa
-
 from grete.api import MessageCollector, StreamTask, TaskCoordinator
 from grete.application.beside import ApplicationProcess, CallFailed, interpreter, modules_folder
 from grete.application.context import TaskControl
 from grete.application.pipe import Blob, pack_column
 from grete.application.poison import PoisonPolicy
 from grete.application.timers import Timers
+from grete.arrow import pa
 from grete.config.application_config import ApplicationConfig
 from grete.config.log_levels import levels_beside
 from grete.config.settings import Settings
