@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 from grete.errors import ConfigError
+from grete.suggestions import did_you_mean
 
 
 @cache
@@ -67,8 +68,9 @@ def load_object(
     if name in plugins:
         return import_object(plugins[name], used_by=used_by)
     known = ", ".join(sorted({*own, *plugins})) or "none"
+    meant = did_you_mean(name, {*own, *plugins})
     ways = ways_to_name(group, name, accepts_classes=accepts_classes)
-    raise ConfigError(f"{used_by}={name!r} is not known; known are {known}. {ways}")
+    raise ConfigError(f"{used_by}={name!r} is not known{meant}; known are {known}. {ways}")
 
 
 def import_object(path: str, *, used_by: str) -> Any:

@@ -68,7 +68,12 @@ def test_a_startpoint_of_a_running_job_waits_under_samzas_key_and_expires(
         (
             ("set", "--ssp", FIRST, "--task", "Partition_1", "--to", "oldest"),
             1,
-            "job test has no task 'Partition_1'; it has Partition 0, Partition 1",
+            "job test has no task 'Partition_1'; did you mean Partition 1?",
+        ),
+        (
+            ("set", "--ssp", FIRST, "--task", "batman", "--to", "oldest"),
+            1,
+            "job test has no task 'batman'; it has Partition 0, Partition 1",
         ),
         (("set", "--ssp", FIRST, "--to", "batch:1"), 2, "has no batches"),
         (("delete",), 2, "say which"),

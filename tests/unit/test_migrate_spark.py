@@ -195,7 +195,7 @@ def test_an_address_wants_pyspark(
     monkeypatch.delitem(sys.modules, "grete.spark.hadoop_files", raising=False)
     monkeypatch.setitem(sys.modules, "py4j.protocol", None)
     words = ["--checkpoint", "hdfs://names/query", "--config", str(config)]
-    assert main(["migrate", "spark", *words]) == 1
+    assert main(["migrate", "spark", *words]) == 2
     assert "pip install 'grete[spark]'" in capsys.readouterr().err
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from grete.api import KeyValueStore, MetricsRegistry, Scheduler
 from grete.errors import ConfigError
 from grete.model.ids import SystemStreamPartition, TaskName
+from grete.suggestions import or_one_of
 
 
 class TaskControl:
@@ -56,7 +57,5 @@ class Context:
         try:
             return self._stores[name]
         except KeyError:
-            known = ", ".join(sorted(self._stores)) or "none"
-            raise ConfigError(
-                f"the job has no store {name!r} (configured: {known}); set stores.{name}.factory"
-            ) from None
+            meant = or_one_of(name, self._stores)
+            raise ConfigError(f"the job has no store {name!r}{meant}; set stores.{name}.factory") from None

@@ -26,6 +26,7 @@ API = (
     "grete",
     "grete.api",
     "grete.errors",
+    "grete.suggestions",
     "grete.model",
     "grete.model.ending",
     "grete.model.ids",

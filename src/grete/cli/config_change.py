@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grete.cli.options import warn
 from grete.cli.output import print_json
 from grete.errors import ConfigError
+from grete.suggestions import hint
 from grete.text_logs import printable
 
 if TYPE_CHECKING:
@@ -84,20 +84,16 @@ def _warn_of_idle_containers(handle: JobHandle) -> None:
 
 
 def _refuse_unknown(keys: Iterable[str]) -> None:
-    from grete.config.keys import find_key
+    from grete.config.keys import find_key, nearest_key
 
     unknown = [key for key in keys if key.startswith(_OURS) and find_key(key) is None]
     if unknown:
         raise ConfigError(
-            *(f"{key} is not a known key{_meant(key)}; --force writes it all the same" for key in unknown)
+            *(
+                f"{key} is not a known key{hint(nearest_key(key, cutoff=0.7))}; --force writes it all the same"
+                for key in unknown
+            )
         )
-
-
-def _meant(key: str) -> str:
-    from grete.config.keys import candidates
-
-    close = get_close_matches(key, set(candidates(key)), n=1, cutoff=0.7)
-    return f"; did you mean {close[0]}?" if close else ""
 
 
 def print_changes(

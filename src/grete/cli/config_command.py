@@ -9,6 +9,7 @@ from grete.cli.config_change import add_change_options, change_config, or_unset,
 from grete.cli.options import add_job_options, opened_job
 from grete.cli.output import print_json, when
 from grete.errors import ConfigError
+from grete.suggestions import did_you_mean
 from grete.text_logs import printable
 
 _SET_SYNTAX = (
@@ -50,7 +51,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def _get(options: argparse.Namespace) -> int:
-    from grete.config.keys import find_key
+    from grete.config.keys import candidates, find_key
     from grete.config.redact import redact
 
     with opened_job(options) as handle:
@@ -60,7 +61,8 @@ def _get(options: argparse.Namespace) -> int:
         if options.key not in config:
             known = find_key(options.key)
             default = "" if known is None or known.default is None else f"; its default is {known.default!r}"
-            raise ConfigError(f"{options.key} is not set{default}")
+            meant = did_you_mean(options.key, (*config, *candidates(options.key))) if known is None else ""
+            raise ConfigError(f"{options.key} is not set{default or meant}")
         shown = {options.key: shown[options.key]}
     if options.output == "json":
         print_json(dict(sorted(shown.items())))

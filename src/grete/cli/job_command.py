@@ -48,10 +48,11 @@ def _forget(options: argparse.Namespace) -> int:
     from grete.environment import grete_home
     from grete.metadata.job_index import jobs
     from grete.operations import deletion
+    from grete.operations.job_handle import no_such_job
 
     job = named_job(options, given_config(options))
     if job not in jobs(grete_home()):
-        raise JobNotFound(f"there is no job {job.shown} in {grete_home()}; `grete status` lists the jobs")
+        raise no_such_job(job, grete_home())
     if options.execute:
         deletion.forget_failed_submit(job, grete_home())
     done = "is forgotten" if options.execute else "would be forgotten; --execute does it"

@@ -13,6 +13,7 @@ from pathlib import Path
 from grete.cli.options import add_job_options, count, given_config, named_job, opened_job
 from grete.cli.output import print_json_line
 from grete.errors import GreteError, JobError, JobNotFound
+from grete.suggestions import or_one_of
 
 _POLL_S = 0.2
 _LONGEST = 65_536
@@ -65,9 +66,13 @@ def _folder(options: argparse.Namespace) -> Path:
 
 
 def _paths(folder: Path, container: str | None) -> list[Path]:
-    found = sorted(folder.glob("container-*.log"))
+    found = there = sorted(folder.glob("container-*.log"))
     if container is not None:
-        found = [path for path in found if path == folder / f"container-{container}.log"]
+        found = [path for path in there if path == folder / f"container-{container}.log"]
+    if there and not found:
+        known = [path.stem.removeprefix("container-") for path in there]
+        meant = or_one_of(str(container), known, "there are those of")
+        raise JobError(f"there are no logs of container {container!r} in {folder}{meant}")
     if not found:
         which = "" if container is None else f" of container {container!r}"
         raise JobError(

@@ -13,10 +13,11 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from grete.cli.samza_scripts import in_our_words
 from grete.errors import ConfigError, GreteError, MissingExtra, bullet_list
+from grete.suggestions import did_you_mean
 from grete.text_logs import printable
 
 Run = Callable[[argparse.Namespace], int]
@@ -43,12 +44,37 @@ COMMANDS = {
     "migrate": "say what of a Samza job carries over; go on from a query of Spark's",
 }
 EXIT_INTERRUPTED = 130
+_MOST_NAMED = 9
 _OF_SPARK = ("pandas", "py4j", "pyspark")
 """Modules that come with the extra `spark`."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong with arguments in characters that a terminal only shows."""
+    """Says what is wrong with arguments in characters that a terminal only shows, and what may have been meant."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """See ArgumentParser; what a command does not know nobody knows, and only the command has its options."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            option = next((word.partition("=")[0] for word in unknown if word.startswith("--")), "")
+            meant = did_you_mean(option, self._option_string_actions) if option else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{meant}")
+        return found, unknown
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """See ArgumentParser, which lists all choices."""
+        if action.choices is None or value in action.choices:
+            return
+        known = list(map(str, action.choices))
+        is_command = isinstance(action, argparse._SubParsersAction)
+        others = (
+            f"; {self.prog} --help lists them"
+            if len(known) > _MOST_NAMED
+            else f"; there are {', '.join(known)}"
+        )
+        told = did_you_mean(str(value), known) or others
+        what = f"there is no command {value!r}" if is_command else f"it cannot be {value!r}"
+        raise argparse.ArgumentError(None if is_command else action, f"{what}{told}")
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.format_usage()}{self.prog}: error: {printable(message)}\n")

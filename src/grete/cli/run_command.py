@@ -17,6 +17,7 @@ from grete.cli.progress import Progress
 from grete.config.log_levels import log_levels, set_levels
 from grete.environment import APPLICATION_LIB
 from grete.errors import ConfigError
+from grete.suggestions import did_you_mean
 from grete.text_logs import log_to_stderr
 
 if TYPE_CHECKING:
@@ -83,8 +84,10 @@ def log_level(*, debug: bool) -> str:
     """
     level = os.environ.get("GRETE_LOG_LEVEL", "INFO" if debug else "WARNING").upper()
     if level not in logging.getLevelNamesMapping():
-        known = ", ".join(sorted(logging.getLevelNamesMapping()))
-        raise ConfigError(f"GRETE_LOG_LEVEL={level!r} is no level; known are {known}")
+        known = sorted(logging.getLevelNamesMapping())
+        raise ConfigError(
+            f"GRETE_LOG_LEVEL={level!r} is no level{did_you_mean(level, known)}; known are {', '.join(known)}"
+        )
     return level
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from grete.errors import ConfigError
+from grete.suggestions import nearest
 
 _FACTORY = "--config-factory"
 _FACTORIES = ("PropertiesConfigFactory", "PropertiesConfigLoaderFactory")
@@ -45,6 +46,12 @@ def in_our_words(arguments: Sequence[str]) -> list[str]:
     if script in _ELSEWHERE:
         raise ConfigError(f"{arguments[0]} is none of grete's commands: {_ELSEWHERE[script]}")
     translate = _SCRIPTS.get(script)
+    if translate is None and script != arguments[0]:
+        meant = nearest(script, (*_SCRIPTS, *_ELSEWHERE))
+        raise ConfigError(
+            f"there is no command {arguments[0]!r}; "
+            + (f"did you mean {meant}.sh?" if meant else "grete --help lists them")
+        )
     return list(arguments) if translate is None else translate(_flags(arguments[1:]))
 
 

@@ -10,6 +10,7 @@ from grete.cli.output import print_json, print_table, when
 from grete.cli.rewind_options import add_write_options, is_live, ssp
 from grete.errors import ConfigError, JobError
 from grete.model.ids import TaskName
+from grete.suggestions import or_one_of
 
 if TYPE_CHECKING:
     from grete.model.ids import SystemStreamPartition
@@ -77,7 +78,10 @@ def _readers(handle: JobHandle, ssp: SystemStreamPartition, task: TaskName | Non
         raise no_such_task(handle.job, task, inputs)
     readers = sorted(name for name in inputs if ssp in inputs[name])
     if not readers:
-        raise JobError(f"no task of job {handle.job.shown} reads {ssp}; see grete job-model")
+        known = {str(one) for of_task in inputs.values() for one in of_task}
+        raise JobError(
+            f"no task of job {handle.job.shown} reads {ssp}{or_one_of(str(ssp), known, 'they read')}"
+        )
     if task is None:
         return readers
     if task not in readers:

@@ -17,6 +17,7 @@ from grete.cli.stream_system import opened_system
 from grete.errors import ConfigError, StreamError
 from grete.extras import require
 from grete.model.streams import Headers
+from grete.suggestions import or_one_of
 from grete.wire import compact_json
 
 if TYPE_CHECKING:
@@ -169,7 +170,9 @@ def _keyed_by(field: str) -> ToMessage:
     def message(line: bytes) -> Message:
         document = _object(line)
         if field not in document:
-            raise ConfigError(f"it has no field {field!r}, which --key-field names")
+            raise ConfigError(
+                f"it has no field {field!r}, which --key-field names{or_one_of(field, document)}"
+            )
         return Message(_bytes(document[field]), line, _now_ms())
 
     return message

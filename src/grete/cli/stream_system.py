@@ -11,6 +11,7 @@ from grete.cli.options import argument, count, given_config, named_job
 from grete.errors import StreamNotFound
 from grete.model.ids import SystemStream
 from grete.model.streams import MOST_PARTITIONS, Headers, check_name
+from grete.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from grete.systems.base import System
@@ -47,9 +48,10 @@ def opened_system(
     config = options_config(options)
     settings = Settings.of(config)
     if system != EMBEDDED and system not in settings.system_names:
+        meant = did_you_mean(system, (EMBEDDED, *settings.system_names))
         raise StreamNotFound(
-            f"the system {system!r} is not known; the embedded one is called {EMBEDDED!r}, others are found in a "
-            f"job's configuration: name it with --config or --job"
+            f"the system {system!r} is not known{meant}; the embedded one is called {EMBEDDED!r}, others are "
+            f"found in a job's configuration: name it with --config or --job"
         )
     if settings.system(system).is_embedded:
         directory = settings.system(system).directory(grete_home())

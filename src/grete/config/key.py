@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 from grete.config import java_values
 from grete.registry import known_plugins
+from grete.suggestions import did_you_mean
 
 E = TypeVar("E", bound=StrEnum)
 T_co = TypeVar("T_co", covariant=True)
@@ -126,7 +127,7 @@ def one_of(choices: type[E]) -> Type[E]:
         for choice in choices:
             if value.lower() == choice.lower():
                 return choice
-        raise ValueError(f"it is none of {', '.join(choices)}")
+        raise ValueError(f"it is none of {', '.join(choices)}{did_you_mean(value, choices)}")
 
     return Type("one of " + ", ".join(choices), read, tuple(choice.value for choice in choices))
 
@@ -140,7 +141,8 @@ def one_of_or_plugin(choices: type[E], group: str) -> Type[str]:
             return own.read(value)
         plugins = known_plugins(group)
         if value not in plugins:
-            raise ValueError(f"it is none of {', '.join([*choices, *plugins])}")
+            known = [*choices, *plugins]
+            raise ValueError(f"it is none of {', '.join(known)}{did_you_mean(value, known)}")
         return value
 
     return Type(f"{own.name}, or a plug-in of `{group}`", read, own.choices)

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
-from difflib import get_close_matches
 from functools import cache
 
 from grete.config.key import ChangeClass as ChangeClass
@@ -26,8 +25,13 @@ from grete.config.key_tables import (
     task,
     zookeeper,
 )
+from grete.suggestions import nearest
 
-_ALIKE = 0.88
+_SECTIONS = (
+    *("job", "task", "app", "cluster-manager", "systems"),
+    *("streams", "stores", "serializers", "outputs"),
+)
+ALIKE = 0.88
 """How alike two names are, of 1, for one to be a slip of the other."""
 SUBJECTS: tuple[tuple[str, tuple[Key[object], ...]], ...] = (
     ("The job", job.TABLE),
@@ -96,17 +100,30 @@ def _filled(pattern: Sequence[str], parts: Sequence[str]) -> str:
     return ".".join(parts[at] if part == "%s" else part for at, part in enumerate(pattern))
 
 
-def nearest_key(name: str, config: Container[str]) -> str | None:
+def section_of(name: str) -> str | None:
+    """The section of ours in which a key is, or nearly is; None of those that are people's own."""
+    return _nearest_section(name.partition(".")[0])
+
+
+@cache
+def _nearest_section(first: str) -> str | None:
+    return nearest(first, _SECTIONS, 0.75)
+
+
+def nearest_key(name: str, config: Container[str] = (), cutoff: float = ALIKE) -> str | None:
     """The known key that a name nearly is: one part of it is left out or added, or some letters differ.
 
-    A key that the configuration has is not what was meant, but where a name that no family takes is misspelt.
+    A key that the configuration has is not what was meant, but where a name that no family takes is misspelt; such a
+    name may be less alike, by `cutoff`.
     """
-    known = set(candidates(name)) - {name}
+    first, dot, rest = name.partition(".")
+    known = set(candidates(f"{section_of(name) or first}{dot}{rest}")) - {name}
     absent = {one for one in known if one not in config}
     by_parts = [one for one in absent if _is_a_part_away(name.split("."), one.split("."))]
-    near = get_close_matches(name, by_parts, n=1, cutoff=0.0)
-    near = near or get_close_matches(name, absent if find_key(name) else known, n=1, cutoff=_ALIKE)
-    return near[0] if near else None
+    is_open = find_key(name) is not None
+    return nearest(name, by_parts, 0) or (
+        nearest(name, absent, ALIKE) if is_open else nearest(name, known, cutoff)
+    )
 
 
 def _is_a_part_away(one: Sequence[str], other: Sequence[str]) -> bool:

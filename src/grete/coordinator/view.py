@@ -44,6 +44,7 @@ from grete.metadata.startpoint_hand_over import AppliedTimes, StartpointHandOver
 from grete.model.ids import ContainerId, JobId, TaskName
 from grete.model.job import ContainerModel, JobModel
 from grete.model.startpoint import PendingStart
+from grete.suggestions import or_one_of
 from grete.wire import job_model_json, prometheus_text
 from grete.wire.container_protocol import (
     Assignment,
@@ -231,8 +232,9 @@ class View:
             return Requested(what)
         if what not in CONTAINER_REQUESTS:
             raise WireError(f"what is one of {', '.join(CONTAINER_REQUESTS)}, got {what!r}")
-        if ContainerId(container) not in self._serving()[1].containers:
-            raise WireError(f"the job has no container {container!r}")
+        known = self._serving()[1].containers
+        if ContainerId(container) not in known:
+            raise WireError(f"the job has no container {container!r}{or_one_of(container, known)}")
         id_ = ask_container(self._stream, ContainerId(container), what, self._epoch, deadline_s, reason)
         return Requested(what, container, id_)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,7 @@ from grete.kafka.library import (
     ResourceType,
     TopicCollection,
 )
+from grete.suggestions import did_you_mean
 
 GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_ID)
 """No such topic."""
@@ -90,10 +92,16 @@ class Topics:
         found = self.find(name)
         if found is None:
             raise StreamNotFound(
-                f"there is no stream {name!r} in system {self.system!r}; create its topic, or name it in "
-                f"task.outputs when the job writes it"
+                f"there is no stream {name!r} in system {self.system!r}{self._meant(name)}; create its topic, or "
+                f"name it in task.outputs when the job writes it"
             )
         return found
+
+    def _meant(self, name: str) -> str:
+        """See `did_you_mean`; nothing where the brokers do not say what topics there are."""
+        with suppress(StreamError):
+            return did_you_mean(name, self.names())
+        return ""
 
     def config(self, name: str) -> dict[str, str]:
         """The topic's configuration in force.

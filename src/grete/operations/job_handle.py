@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
@@ -58,11 +57,11 @@ from grete.metadata.quarantine import Quarantined
 from grete.model.fence import job_scope
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.job import TaskMode
+from grete.suggestions import did_you_mean, or_one_of
 from grete.systems.base import System
 from grete.systems.factory import open_system
 
 Answer = TypeVar("Answer")
-_MOST_NAMED = 10
 _ANSWERS_WITHIN_S = 5.0
 """A leader gives up a question after a share of its lease, which is half a second of the shortest one. Who only looks
 has time: `grete leader step-down` ended with an error for one slow answer, having asked for what was then done."""
@@ -70,25 +69,21 @@ has time: `grete leader step-down` ended with an error for one slow answer, havi
 
 def no_such_job(job: JobId, home: Path, owner: JobId | None = None) -> JobNotFound:
     """There is none of that name, and what may have been meant: `owner` has the stream that it would have (S1-5)."""
-    close = get_close_matches(job.shown, [one.shown for one in jobs(home)], n=1)
-    meant = [owner.shown] if owner is not None else close
-    hint = f"did you mean {meant[0]}?" if meant else "`grete status` lists the jobs"
-    return JobNotFound(f"there is no job {job.shown} in {home}; {hint}")
+    known = [one.shown for one in jobs(home)]
+    meant = did_you_mean(job.shown, known) if owner is None else f"; did you mean {owner.shown}?"
+    return JobNotFound(f"there is no job {job.shown} in {home}{meant or '; `grete status` lists the jobs'}")
 
 
 def no_such_task(job: JobId, task: str, tasks: Collection[TaskName]) -> JobError:
     """The job does not have it; names those that it has."""
     if not tasks:
         return JobError(f"job {job.shown} has no task {task!r}: it has no job model yet; run it once")
-    more = f" and {len(tasks) - _MOST_NAMED} more" if len(tasks) > _MOST_NAMED else ""
-    return JobError(
-        f"job {job.shown} has no task {task!r}; it has {', '.join(sorted(tasks)[:_MOST_NAMED])}{more}"
-    )
+    return JobError(f"job {job.shown} has no task {task!r}{or_one_of(task, tasks)}")
 
 
 def not_read(task: str, ssp: SystemStreamPartition, reads: Sequence[SystemStreamPartition]) -> JobError:
     """The task does not read the SSP; names those that it reads."""
-    return JobError(f"task {task!r} does not read {ssp}; it reads {', '.join(map(str, reads[:_MOST_NAMED]))}")
+    return JobError(f"task {task!r} does not read {ssp}{or_one_of(str(ssp), map(str, reads), 'it reads')}")
 
 
 class JobHandle:
@@ -339,7 +334,9 @@ class JobHandle:
         epoch = self._leading_epoch()
         known = sorted(set(self.assignments().values()))
         if container not in known:
-            raise JobError(f"job {self.job.shown} has no container {container!r}; it has {', '.join(known)}")
+            raise JobError(
+                f"job {self.job.shown} has no container {container!r}{or_one_of(container, known)}"
+            )
         return ask_container(self.stream, container, what, epoch, deadline_s, reason)
 
     def launches(self) -> dict[ContainerId, LaunchRecord]:
@@ -381,10 +378,9 @@ def open_job(
                 Settings.of(given), stream_name(job), home, SystemClock(), must_exist=must_exist
             )
         except LogNotFound as error:
-            raise JobNotFound(
-                f"there is no job {job.shown} ({error}): run it first, set GRETE_HOME, or name its configuration "
-                f"with --config"
-            ) from error
+            meant = did_you_mean(job.shown, [one.shown for one in jobs(home)])
+            way_out = meant or ": run it first, set GRETE_HOME, or name its configuration with --config"
+            raise JobNotFound(f"there is no job {job.shown} ({error}){way_out}") from error
         stack.enter_context(closing(log))
         if must_exist and log.end() < 0:
             raise no_such_job(job, home)

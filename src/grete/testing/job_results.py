@@ -17,6 +17,7 @@ from grete.model.ids import SystemStream, TaskName
 from grete.model.job import JobModel
 from grete.model.streams import Headers
 from grete.serdes import store_serdes, stream_serdes
+from grete.suggestions import or_one_of
 from grete.systems.local.system import LocalSystem
 from grete.systems.records import rows_of
 from grete.testing.job_model import job_of
@@ -96,10 +97,12 @@ class JobResults:
         """
         settings = Settings.of(self._config)
         if name not in settings.store_names:
-            raise ConfigError(f"the job has no store {name!r}; it has {', '.join(settings.store_names)}")
+            raise ConfigError(f"the job has no store {name!r}{or_one_of(name, settings.store_names)}")
         model = self.model.tasks.get(TaskName(task))
         if model is None:
-            raise IllegalStateError(f"there is no task {task!r}; there are {', '.join(self.model.tasks)}")
+            raise IllegalStateError(
+                f"there is no task {task!r}{or_one_of(task, self.model.tasks, 'there are')}"
+            )
         stream, partition = (
             settings.store(name).changelog_stream(job_of(self._config)),
             model.changelog_partition,

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping
 
 from grete.config import aliases, system_types
 from grete.config.key_tables import job, task
+from grete.config.settings import Settings
 from grete.config.settings.metrics import snapshot_reporters
 from grete.config.settings.systems import EMBEDDED_SYSTEM
 from grete.errors import ConfigError, WireError
+from grete.suggestions import did_you_mean
 
 
 def diagnostics_problems(config: Mapping[str, str]) -> Iterator[str]:
@@ -62,7 +64,8 @@ def _cannot_take_them(config: Mapping[str, str], key: str, system: str) -> Itera
     factory = config.get(factory_key)
     if factory is None:
         if system != EMBEDDED_SYSTEM:
-            yield f"{key} names the system {system!r}, which is not configured; set {factory_key}"
+            meant = did_you_mean(system, (EMBEDDED_SYSTEM, *Settings.of(config).system_names))
+            yield f"{key} names the system {system!r}, which is not configured{meant}; set {factory_key}"
         return
     found = system_types.find_type(aliases.canonical(aliases.SYSTEMS, factory))
     if found is None or found.log_sink is None:

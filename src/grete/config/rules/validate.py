@@ -29,7 +29,7 @@ from grete.config.rules.outputs import output_problems
 from grete.config.rules.processors import processor_problems
 from grete.config.rules.stream_names import stream_name_problems
 from grete.config.rules.unsupported import unsupported
-from grete.config.rules.warnings import warnings_of
+from grete.config.rules.warnings import misspelt_keys, warnings_of
 from grete.config.rules.zookeeper import zookeeper_problems
 from grete.config.secrets import has_reference
 from grete.config.settings import Settings
@@ -40,6 +40,7 @@ from grete.config.settings.systems import EMBEDDED_SYSTEM
 from grete.config.values import valid_value_of
 from grete.errors import ConfigError, WireError
 from grete.registry import known_plugins, ways_to_name
+from grete.suggestions import did_you_mean
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
@@ -65,11 +66,12 @@ def validate(config: Mapping[str, str]) -> tuple[str, ...]:
     """Check everything; returns the warnings.
 
     Raises:
-        ConfigError: with every problem found, each saying what is wrong and the way out.
+        ConfigError: with every problem found, each saying what is wrong and the way out, and with the keys that are
+            not known: what is missing may be one of these.
     """
     report = check(config)
     if report.errors:
-        raise ConfigError(*report.errors)
+        raise ConfigError(*report.errors, *misspelt_keys(config, is_refused=True))
     return report.warnings
 
 
@@ -125,7 +127,8 @@ def _name_of_plugin(config: Mapping[str, str], key: str, value: str, known: Key[
         group == aliases.SSP_GROUPERS and ":" in value
     ):
         ways = ways_to_name(group, value, accepts_classes=group == aliases.SSP_GROUPERS)
-        problem = f"it is not known; known are {', '.join(names)} and Samza's names for them. {ways}"
+        those = f"{did_you_mean(value, names)}; known are {', '.join(names)} and Samza's names for them"
+        problem = f"it is not known{those}. {ways}"
         yield _wrong(config, key, problem)
 
 
@@ -210,7 +213,10 @@ def _letters_that_come_back(config: Mapping[str, str]) -> Iterator[str]:
 
 def _system(config: Mapping[str, str], key: str, system: str) -> Iterator[str]:
     if system != EMBEDDED_SYSTEM and system not in Settings.of(config).system_names:
-        yield f"{key} names the system {system!r}, which is not configured; set systems.{system}.samza.factory"
+        meant = did_you_mean(system, (EMBEDDED_SYSTEM, *Settings.of(config).system_names))
+        yield (
+            f"{key} names the system {system!r}, which is not configured{meant}; set systems.{system}.samza.factory"
+        )
 
 
 def _systems(config: Mapping[str, str]) -> Iterator[str]:
@@ -222,9 +228,8 @@ def _systems(config: Mapping[str, str]) -> Iterator[str]:
         if factory in available:
             continue
         ways = ways_to_name(aliases.SYSTEMS, factory, accepts_classes=False)
-        yield _wrong(
-            config, key, f"this kind of system is not known; known are {', '.join(available)}. {ways}"
-        )
+        known = f"{did_you_mean(factory, available)}; known are {', '.join(available)}"
+        yield _wrong(config, key, f"this kind of system is not known{known}. {ways}")
     for key in (
         "job.coordinator.system",
         "job.default.system",
@@ -303,7 +308,8 @@ def _serdes(config: Mapping[str, str]) -> Iterator[str]:
         yield _wrong(
             config,
             key,
-            f"no serde of that name ({', '.join(built_in)}) and none registered; set {registered}",
+            f"no serde of that name ({', '.join(built_in)}) and none registered{did_you_mean(value, built_in)}; set "
+            f"{registered}",
         )
 
 

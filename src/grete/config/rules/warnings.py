@@ -11,22 +11,20 @@ from grete.config.kafka_tuning import not_followed
 from grete.config.key import Key
 from grete.config.key_tables import job
 from grete.config.key_tables.task import COMMIT, METRICS_CLASS
-from grete.config.keys import KEYS, find_key, nearest_key
+from grete.config.keys import ALIKE, KEYS, find_key, nearest_key, section_of
 from grete.config.redact import writes_out_secret
 from grete.config.settings import Settings
 from grete.config.settings.metrics import SNAPSHOT, reporter_names
 from grete.config.settings.systems import systems_without_factory
 from grete.errors import ConfigError
 
-_PREFIXES = (
-    *("job.", "task.", "app.", "cluster-manager.", "systems."),
-    *("streams.", "stores.", "serializers.", "outputs."),
-)
 _POISON = "task.poison."
 _STREAM_TASK_ONLY = (_POISON, "task.window.ms", "stores.")
 _CLOSED = ("job.", "task.", "app.", "cluster-manager.")
 """Where every name of grete's and Samza's is known; in the others names are also people's."""
 _MOST_NAMED = 20
+_LESS_ALIKE = 0.7
+"""Where a configuration is refused; one that works is warned of likely slips alone."""
 _SLOW_COMMIT_MS = 5_000
 _MOST_CHECKED = 100
 """Comparing one key with the table takes about 2 ms; 10,000 keys of an application's own must not take 20 s."""
@@ -37,7 +35,7 @@ def warnings_of(config: Mapping[str, str]) -> list[str]:
     return [
         *_deprecated(config),
         *_fallbacks(config),
-        *_misspelt(config),
+        *misspelt_keys(config),
         *_without_effect(config),
         *_slow_commits(config),
         *_of_stream_tasks_only(config),
@@ -70,18 +68,19 @@ def slips_of(config: Mapping[str, str]) -> dict[str, str]:
     return _slips(_unknown(config), config)
 
 
-def _slips(unknown: Sequence[str], config: Mapping[str, str]) -> dict[str, str]:
+def _slips(unknown: Sequence[str], config: Mapping[str, str], cutoff: float = ALIKE) -> dict[str, str]:
     found: dict[str, str] = {}
     for key in unknown[:_MOST_CHECKED]:
-        meant = nearest_key(key, config)
+        meant = nearest_key(key, config, cutoff)
         if meant is not None:
             found[key] = meant
     return found
 
 
-def _misspelt(config: Mapping[str, str]) -> Iterator[str]:
+def misspelt_keys(config: Mapping[str, str], *, is_refused: bool = False) -> Iterator[str]:
+    """Keys that nobody knows, with those that may have been meant: also less near ones where `is_refused`."""
     unknown = _unknown(config)
-    slips = _slips(unknown, config)
+    slips = _slips(unknown, config, _LESS_ALIKE if is_refused else ALIKE)
     yield from (f"{key} is not a known key; did you mean {meant}?" for key, meant in slips.items())
     unread = [key for key in unknown if key not in slips]
     unread_by_grete = [key for key in unread if key.startswith(_CLOSED) and find_key(key) is None]
@@ -91,7 +90,7 @@ def _misspelt(config: Mapping[str, str]) -> Iterator[str]:
 
 
 def _unknown(config: Mapping[str, str]) -> list[str]:
-    return [key for key in sorted(config) if key.startswith(_PREFIXES) and _is_unknown(key)]
+    return [key for key in sorted(config) if section_of(key) is not None and _is_unknown(key)]
 
 
 def _is_unknown(key: str) -> bool:

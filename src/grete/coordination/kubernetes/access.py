@@ -24,6 +24,7 @@ from grete.config.settings.kubernetes import KubernetesSettings
 from grete.coordination.kubernetes.credential import Credential, Pem, read_text
 from grete.coordination.kubernetes.credential_plugin import LONGEST_S, CredentialPlugin, program_of
 from grete.errors import ConfigError, CoordinationError
+from grete.suggestions import or_one_of
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _WAY_OUT = (
@@ -252,11 +253,14 @@ def _named(
     files: Sequence[tuple[Path, dict[str, Any]]], kind: str, name: str, origin: str
 ) -> tuple[dict[str, Any], Path]:
     """A context, cluster or user by its name, and the file it is in: relative paths begin there."""
+    known = []
     for path, document in files:
         for entry in document.get(f"{kind}s") or ():
-            if isinstance(entry, dict) and entry.get("name") == name and isinstance(entry.get(kind), dict):
-                return entry[kind], path
-    raise ConfigError(f"{origin} has no {kind} {name!r}")
+            if isinstance(entry, dict) and isinstance(entry.get(kind), dict):
+                if entry.get("name") == name:
+                    return entry[kind], path
+                known.append(str(entry.get("name")))
+    raise ConfigError(f"{origin} has no {kind} {name!r}{or_one_of(name, known)}")
 
 
 def _pem(part: Mapping[str, Any], key: str, file: Path) -> Pem | None:

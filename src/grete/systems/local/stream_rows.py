@@ -10,6 +10,7 @@ import apsw
 
 from grete.errors import StreamNotFound
 from grete.model.streams import StreamSpec
+from grete.suggestions import did_you_mean
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS streams (
@@ -42,9 +43,10 @@ def stream_in(connection: apsw.Connection, name: str) -> StreamInfo:
         "SELECT id, name, uid, partitions, compacted FROM streams WHERE name = ?", (name,)
     ).fetchone()
     if row is None:
+        known = [row[0] for row in connection.execute("SELECT name FROM streams")]
         raise StreamNotFound(
-            f"there is no stream {name!r} in {Path(connection.filename).parent}; create it with: "
-            "grete stream create"
+            f"there is no stream {name!r} in {Path(connection.filename).parent}{did_you_mean(name, known)}; create "
+            "it with: grete stream create"
         )
     return StreamInfo(row[0], row[1], row[2], row[3], bool(row[4]))
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from grete.errors import GreteError
+from grete.suggestions import or_one_of
 
 PLACE = Path("tests") / "simulation" / "plants"
 _MODULE = "grete_simulator_plants"
@@ -104,5 +105,5 @@ def find_plant(name: str) -> Plant:
     """
     plants = load_plants()
     if name not in plants:
-        raise NoPlants(f"there is no plant {name!r}; --list-plants shows the {len(plants)} that there are")
+        raise NoPlants(f"there is no plant {name!r}{or_one_of(name, plants, 'there are')}")
     return plants[name]
