@@ -10,9 +10,8 @@ from tests.support.rewound_job import three_batches
 from grete.cli.main import COMMANDS, main
 from grete.clock import SystemClock
 from grete.config.rules.validate import check, validate
-from grete.config.settings import Settings
 from grete.errors import ConfigError, StreamNotFound
-from grete.metadata.job_index import remember_submitted
+from grete.metadata.job_index import claim_stream
 from grete.model.ids import JobId
 from grete.model.streams import StreamSpec
 from grete.operations import open_job
@@ -100,8 +99,8 @@ def test_names_of_what_a_home_has_are_suggested(
 def test_a_job_is_suggested(words: str, slip: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = {"job.name": "orders", "task.inputs": "local.in"}
     with open_job(JobId("orders"), must_exist=False) as handle:
+        claim_stream(handle.coordinator_log._file, JobId("orders"))  # type: ignore[attr-defined] # as `grete run` does
         handle.stream.write_config(config, run_id="run-1")
-    remember_submitted(Settings.of(config), JobId("orders"), home)
     assert main([*words.split(), "--job", slip]) == 1
     assert f"there is no job {slip} in {home}; did you mean orders?" in capsys.readouterr().err
 
