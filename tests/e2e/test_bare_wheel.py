@@ -27,7 +27,7 @@ for module in pkgutil.walk_packages(grete.__path__, "grete."):
 """
 ROOMS = {
     "pyspark": ("grete.spark.", "grete.deploy."),
-    "py4j": ("grete.spark.",),
+    "py4j": ("grete.spark.", "grete.deploy."),
     "pytest": (
         "grete.testing.conformance.",
         "grete.testing.pipeline_fixtures",
