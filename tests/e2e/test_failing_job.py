@@ -89,7 +89,7 @@ def test_a_poison_record_is_tried_once_more_and_named(job: Failing) -> None:
     job.system.append("views", [Message(None, text, 1, 0) for text in messages])
     result = job.run()
     assert result.returncode == 3
-    why = "KeyError 'page' at local.views.0 offset 4, task 'Partition 0'"
+    why = "KeyError 'page' (views_task.py:6) at local.views.0 offset 4, task 'Partition 0'"
     assert f"container 0 ended with code 3: {why}" in result.stderr
     assert [(row["exit_code"], row["meaning"], row["reason"]) for row in job.exits()] == [
         ("3", "poison message", why)

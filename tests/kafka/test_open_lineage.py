@@ -60,7 +60,10 @@ def named(datasets: list[dict[str, Any]]) -> set[tuple[str, str]]:
 @pytest.mark.spark
 @pytest.mark.timeout(240)
 def test_one_run_of_the_listener_has_all_inputs_and_all_outputs(
-    kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kafka: KafkaCluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     id_ = uuid.uuid4().hex[:8]
     name = f"lineage-{id_}"
@@ -82,6 +85,7 @@ def test_one_run_of_the_listener_has_all_inputs_and_all_outputs(
     config.write_text(PROPERTIES.format(**given))
     monkeypatch.setenv("GRETE_HOME", str(tmp_path / "home"))
     assert main(["run", "--config", str(config), "--until-drained", "--quiet"]) == 0
+    assert "INFO" not in capfd.readouterr().err
 
     events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
     ours = [event for event in events if event["job"]["name"] == f"{name}"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,3 +101,17 @@ def test_an_error_of_java_is_named_by_its_own_words_and_not_by_the_call_that_met
 ) -> None:
     text = f"An error occurred while calling o423.save.\n: {java}\n\tat org.apache.spark.sql.Some.of(Some.scala:1)"
     assert failure_of(RuntimeError(text)) == failure
+
+
+def test_a_failure_names_the_applications_own_line_and_none_of_a_library() -> None:
+    def process(text: str) -> object:
+        return json.loads(text)
+
+    with pytest.raises(ValueError, match="Expecting") as met:
+        process("no JSON")
+    line = process.__code__.co_firstlineno + 1
+    assert f" (test_application_errors.py:{line})" in str(failure_of(met.value))
+    with pytest.raises(ValueError, match="Expecting") as met:
+        json.loads("")
+    found = failure_of(met.value.with_traceback(met.value.__traceback__.tb_next))  # type: ignore[union-attr]
+    assert found.line == ""

@@ -27,6 +27,7 @@ from grete.metadata.job_state import (
     JobState,
     write_state,
 )
+from grete.metadata.launches import LaunchRecord, write_launch
 from grete.model.fence import job_scope
 from grete.model.ids import JobId, TaskName
 from grete.model.messages import SET_TASK_CONTAINER, SET_TASK_PARTITION
@@ -266,6 +267,16 @@ def test_a_container_that_was_given_up_or_stopped_is_shown_so_and_not_as_running
         assert handle.rests() == {ZERO: "stopped by an operator"}
         history.append("container-requested", container="0", what="start")
         assert handle.rests() == {}
+
+
+def test_a_containers_process_is_shown_by_the_number_that_tools_take(job: Path, capsys: Output) -> None:
+    with opened() as handle:
+        handle._coordination.campaign(job_scope(JOB))
+        write_launch(handle.stream, ZERO, LaunchRecord(1, 1, "6f1c/4711/99", "", "", "", 1))
+        assert main(["container", "list"]) == 0
+    heading, line = capsys.readouterr().out.splitlines()
+    assert heading.split()[3] == "process"
+    assert " 4711 " in line
 
 
 def container_rows(capsys: Output) -> dict[str, tuple[str, str]]:

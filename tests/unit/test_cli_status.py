@@ -160,5 +160,33 @@ def test_a_running_job_says_how_it_stands_and_where_it_is_asked(
         write_state(handle.stream, JobState("running", "run-1", 1, url, token, message, standing=word))
     assert main(["status"]) == 0
     shown = capsys.readouterr().out
-    for text in (word, message, "http://127.0.0.1:7", "/home/http-token"):
+    for text in (word, message, url):
         assert text in shown
+    assert token not in shown, "it made every line wider"
+    assert main(["status", "--job", "orders"]) == 0
+    shown = capsys.readouterr().out
+    assert word in shown
+    assert f"\nmessage: {message}\ntoken file: {token}\n" in shown
+
+
+def test_a_table_of_jobs_fits_a_terminal_and_a_file_gets_all_of_it(
+    job: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message = "it went on and on" + "!" * 400
+    with open_job(JOB) as handle:
+        write_state(handle.stream, JobState("failed", "run-1", 1, message=message))
+    assert main(["status"]) == 0
+    assert message in capsys.readouterr().out
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "100")
+    assert main(["status"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) == 100
+    assert lines[-1].endswith("…")
+    assert main(["status", "--job", "orders"]) == 0
+    assert message in capsys.readouterr().out, "of one job all is said"
+
+
+def test_a_home_without_jobs_says_what_makes_one(home: Path, capsys: Output) -> None:
+    assert main(["status"]) == 0
+    assert capsys.readouterr().out.startswith(f"no jobs in {home}. `grete run --config FILE` submits one")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from grete.cli.options import add_job_options, opened_job, seconds
 from grete.cli.output import print_json, print_table
 from grete.errors import JobError
+from grete.launch.processes import parse_name
 from grete.metadata.history import Ending
 from grete.model.ids import ContainerId
 
@@ -65,6 +66,7 @@ def _list(options: argparse.Namespace) -> int:
                 "host": hosts.get(id_),
                 "epoch": None if launch is None else launch.epoch,
                 "handle": None if launch is None else launch.handle,
+                "pid": None if launch is None else _process_id(launch.handle),
                 "tasks": tasks,
                 "message": how.message,
             }
@@ -73,10 +75,20 @@ def _list(options: argparse.Namespace) -> int:
         print_json(rows)
         return 0
     cells = [
-        [row["container"], row["state"], row["host"], ", ".join(row["tasks"]), row["message"]] for row in rows
+        [
+            *(row["container"], row["state"], row["host"], row["pid"] and str(row["pid"])),
+            *(", ".join(row["tasks"]), row["message"]),
+        ]
+        for row in rows
     ]
-    print_table(("container", "state", "host", "tasks", "message"), cells)
+    print_table(("container", "state", "host", "process", "tasks", "message"), cells, cut_last=True)
     return 0
+
+
+def _process_id(handle: str) -> int | None:
+    """None where a launcher's handle is of no process of its own, as of a thread."""
+    name = parse_name(handle)
+    return None if name is None else name.pid
 
 
 def _at_rest(

@@ -46,7 +46,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help="say what would run, with Spark's plan of a pipeline; nothing is started or written",
     )
     parser.add_argument("--reason", default="", help="recorded in the history")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
+    parser.add_argument("--quiet", action="store_true", help="no progress: warnings and errors alone")
     parser.set_defaults(run=run)
 
 
@@ -59,7 +59,8 @@ def run(options: argparse.Namespace) -> int:
     from grete.config.load import parse_overrides
     from grete.coordinator.metadata_manager import STARTS
 
-    logging.getLogger(STARTS).setLevel(logging.INFO)
+    if not options.quiet:
+        logging.getLogger(STARTS).setLevel(logging.INFO)
     run_options = RunOptions(
         config_paths=options.config,
         overrides=parse_overrides(options.set),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grete.cli.options import add_job_options, given_config, named_job
-from grete.cli.output import cell, print_json, print_table
+from grete.cli.output import cell, print_json, print_paragraphs, print_table
 from grete.clock import SystemClock
 from grete.errors import GreteError, JobNotFound
 from grete.metadata.history import rests_in_words
@@ -47,14 +47,21 @@ def run(options: argparse.Namespace) -> int:
     if options.output == "json":
         print_json(rows)
     elif rows:
-        columns = ("job", "state", "tasks", "behind", "run_by", "url", "token_file", "message")
-        headings = ("job", "state", "tasks", "records behind", "run by", "url", "token file", "message")
-        print_table(headings, [[_shown(row, column) for column in columns] for row in rows])
+        columns = ("job", "state", "tasks", "behind", "run_by", "url", "message")
+        headings = ("job", "state", "tasks", "records behind", "run by", "url", "message")
+        cells = [[_shown(row, column) for column in columns] for row in rows]
         if is_one:
+            print_table(headings[:-1], [cells[0][:-1]])
+            print_paragraphs({"message": cells[0][-1], "token file": rows[0]["token_file"]})
             _print_lag(rows[0]["lag"])
             _print_quarantined(rows[0]["quarantined"], rows[0]["quarantined_count"])
+        else:
+            print_table(headings, cells, cut_last=True)
     else:
-        print(f"no jobs in {grete_home()}")
+        print(
+            f"no jobs in {grete_home()}. `grete run --config FILE` submits one and runs it; "
+            "GRETE_HOME names another home"
+        )
     return 0
 
 

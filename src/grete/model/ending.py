@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import json
 import re
+import sysconfig
+import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from enum import IntEnum
+from pathlib import Path
 from typing import Any
 
 from grete.errors import (
@@ -24,6 +27,12 @@ from grete.errors import (
 
 _MARK = "grete-failure: "
 _LONGEST = 1_000
+_NOT_THE_APPLICATIONS = (
+    str(Path(__file__).parents[1]),
+    *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")},
+    "<",
+)
+"""Where files are in which nobody looks for his own mistake: grete, libraries, what has no file."""
 _OF_JAVA = re.compile(
     r"An error occurred while calling [^\n]*\n: (?:[\w$]+\.)*(?P<type>[\w$]+)(?:: (?P<message>[^\n]*))?"
 )
@@ -50,13 +59,17 @@ class ExitCode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error as its container reports it: exception type, first line of its message, and where it was met."""
+    """An error as its container reports it: exception type, first line of its message, and where it was met.
+
+    `line` is the application's own line, as `views.py:12`.
+    """
 
     type: str
     message: str = ""
     task: str = ""
     ssp: str = ""
     offset: str = ""
+    line: str = ""
 
     @property
     def place(self) -> str:
@@ -65,6 +78,8 @@ class Failure:
 
     def __str__(self) -> str:
         text = f"{self.type} {self.message}".strip()
+        if self.line:
+            text += f" ({self.line})"
         if self.place:
             text += f" at {self.place}"
         return f"{text}, task {self.task!r}" if self.task else text
@@ -90,7 +105,17 @@ def failure_of(error: BaseException, *, task: str = "", ssp: str = "", offset: s
     text = str(error)
     if java := _OF_JAVA.match(text):
         return Failure(java["type"], _first_line(java["message"] or ""), task, ssp, offset)
-    return Failure(type(error).__name__, _first_line(text), task, ssp, offset)
+    return Failure(type(error).__name__, _first_line(text), task, ssp, offset, _line(error))
+
+
+def _line(error: BaseException) -> str:
+    """The application's line that was last on the way to the error; empty where it has no part in it."""
+    lines = [
+        f"{Path(frame.f_code.co_filename).name}:{number}"
+        for frame, number in traceback.walk_tb(error.__traceback__)
+        if not frame.f_code.co_filename.startswith(_NOT_THE_APPLICATIONS)
+    ]
+    return lines[-1] if lines else ""
 
 
 def note(error: BaseException, failure: Failure) -> None:
