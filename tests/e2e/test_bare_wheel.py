@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.e2e.test_readme import README, blocks
+from tests.e2e.test_readme import TUTORIAL, blocks
 from tests.support.bare_environment import BareEnvironment, bare_environment, build_wheel
 
 JOB = "job.name=shout\ntask.class=shout:Shout\njob.application.path=.\ntask.inputs=local.lines\n"
@@ -76,7 +76,7 @@ def test_every_module_is_imported_with_what_is_declared_or_names_the_extra_that_
 def test_what_handles_no_records_works_with_the_core_alone(core: BareEnvironment, tmp_path: Path) -> None:
     shown = follow(
         core,
-        f"{blocks('Five minutes')[0]}"
+        f"{blocks('A task with state')[0]}"
         "grete stream create local.lines --partitions 2; grete stream list; grete status; grete --version\n"
         "grete migrate samza --check words.properties",
         tmp_path,
@@ -129,11 +129,12 @@ def test_a_program_that_needs_an_extra_is_told_its_name(
     )
 
 
-def test_what_readme_does_without_spark_works_with_the_extra_of_records(
+def test_what_the_tutorial_does_without_spark_works_with_the_extra_of_records(
     arrow: BareEnvironment, tmp_path: Path
 ) -> None:
-    """Its five minutes, with the job run by the kit that does without Spark."""
-    make, run, look, _ = blocks("Five minutes")
+    """Its task, with the job run by the kit that does without Spark."""
+    make, run = blocks("A task with state")
+    (look,) = blocks("Look at it")
     without_spark = run.replace("grete run", "python -m grete.testing.sparkless")
     assert without_spark != run
     shown = follow(
@@ -144,10 +145,10 @@ def test_what_readme_does_without_spark_works_with_the_extra_of_records(
     assert "tasknames.Partition 0.systems.local.streams.lines.partitions.0 = 1" in shown
 
 
-def test_the_test_that_readme_shows_works_with_the_extra_of_records(
+def test_the_test_that_the_tutorial_shows_works_with_the_extra_of_records(
     arrow: BareEnvironment, tmp_path: Path
 ) -> None:
-    text = README.read_text().split("## Testing an application", 1)[1]
+    text = TUTORIAL.read_text().split("## Test it", 1)[1]
     [example] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     (tmp_path / "example.py").write_text(f"{example}\n\ntest_lines_are_shouted()\n")
     follow(arrow, "python example.py", tmp_path)

@@ -1,4 +1,4 @@
-"""The README's blocks, run as they stand there, from an empty folder."""
+"""The blocks of README and tutorial, run as they stand there, from an empty folder."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ import pytest
 
 from grete.testing.waiting import patient
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
+README, TUTORIAL = ROOT / "README.md", ROOT / "docs" / "tutorial.md"
+OF_THE_TASK = ("A task with state", "Look at it", "Change it while it runs")
 
 pytestmark = pytest.mark.spark
 
 
-def blocks(section: str) -> list[str]:
+def blocks(section: str, document: Path = TUTORIAL) -> list[str]:
     """The shell blocks of a section."""
-    text = README.read_text().split(f"## {section}", 1)[1].split("\n## ", 1)[0]
+    text = document.read_text().split(f"\n## {section}\n", 1)[1].split("\n## ", 1)[0]
     return re.findall(r"```bash\n(.*?)```", text, re.DOTALL)
 
 
@@ -40,7 +42,7 @@ def follow(script: str, folder: Path) -> str:
 
 @pytest.mark.timeout(540)
 def test_the_pipeline_of_the_readme_works_as_written(tmp_path: Path) -> None:
-    shown = follow("".join(blocks("A pipeline")), tmp_path)
+    shown = follow("".join(blocks("A pipeline", README)), tmp_path)
     plan, after = shown.split("tasknames.", 1)[0], shown
     assert "local.hot" in plan
     assert "celsius" in plan
@@ -50,8 +52,8 @@ def test_the_pipeline_of_the_readme_works_as_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(540)
-def test_the_five_minutes_of_the_readme_work_as_written(tmp_path: Path) -> None:
-    shown = follow("".join(blocks("Five minutes")), tmp_path)
+def test_the_task_of_the_tutorial_works_as_written(tmp_path: Path) -> None:
+    shown = follow("".join(block for section in OF_THE_TASK for block in blocks(section)), tmp_path)
     assert '"key":"the","value":"2"' in shown
     assert "tasknames.Partition 0.systems.local.streams.lines.partitions.0 = 1" in shown
     assert '"key":"burrow","value":"1"' in shown, "the line that came while the job ran is counted"
@@ -61,18 +63,18 @@ def test_the_five_minutes_of_the_readme_work_as_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(540)
-def test_the_kafka_section_of_the_readme_works_as_written(tmp_path: Path) -> None:
+def test_the_kafka_section_of_the_tutorial_works_as_written(tmp_path: Path) -> None:
     """With a broker that its own command starts; and the application that the section before it makes."""
     start, use, stop = blocks("On Kafka")
     try:
-        shown = follow("".join([blocks("Five minutes")[0], start, use]), tmp_path)
+        shown = follow("".join([blocks("A task with state")[0], start, use]), tmp_path)
     finally:
         follow(stop, tmp_path)
     assert '"key":"the","value":"2"' in shown
 
 
 @pytest.mark.timeout(540)
-def test_the_processors_of_the_readme_share_a_job_as_written(tmp_path: Path) -> None:
+def test_the_processors_of_the_tutorial_share_a_job_as_written(tmp_path: Path) -> None:
     """Two programs, each with a Spark of its own."""
     shown = follow("".join(blocks("In a program of your own")), tmp_path)
     assert '"key":"castle","value":"1"' in shown

@@ -1,4 +1,4 @@
-"""The tests that README and docs/testing.md show, run as they stand there."""
+"""The tests that docs/tutorial.md and docs/testing.md show, run as they stand there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "examples" / "flights"))
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/testing.md"])
+@pytest.mark.parametrize("document", ["docs/tutorial.md", "docs/testing.md"])
 def test_the_examples_of_the_documents_work_as_written(document: str) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
     [example] = [block for block in blocks if "with JobUnderTest(" in block]
