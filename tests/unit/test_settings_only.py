@@ -1,65 +1,147 @@
-"""A question about configuration has one answer: outside `grete.config` nothing looks a key up in a mapping."""
+"""A question about configuration has one answer: outside `grete.config` nothing looks a key up by its text."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
+import pytest
+
 import grete
+from grete.config.keys import KEYS, find_key
 
 PACKAGE = Path(grete.__file__).parent
-WHOLE = ("config", "migration", "wire", "metadata")
-"""Their subject is configurations themselves: read, checked, compared, encoded, kept in the stream."""
+WHOLE = ("config", "migration")
+"""Their subject is configurations themselves: grete's, and those of other programs."""
 NAMES = {"config", "_config", "configuration", "raw", "effective"}
+SECTIONS = {key.name.partition(".")[0] for key in KEYS} - {"spark"}
+"""Names that begin with `spark.` are Spark's too, which is asked for them where it is configured."""
+TEXT_METHODS = {"startswith", "endswith", "removeprefix", "removesuffix", "partition", "rpartition", "split"}
 EXCEPTIONS = {
     "application/resolved_config.py": "gives the application its configuration as a mapping",
+    "application/serdes.py": "names a key in an error, in processes that have no grete.config",
     "cli/config_command.py": "prints whichever key it is asked for",
     "cli/doctor_kafka.py": "a topic's settings at the brokers",
     "cli/migrate_command.py": "shows keys of a configuration that is not grete's yet",
+    "cli/options.py": "words of Samza's command line, which say where the configuration is",
+    "cli/samza_scripts.py": "words of Samza's command line, which say where the configuration is",
+    "deploy/resource_manager.py": "Hadoop's own settings in yarn-site.xml",
     "kafka/login.py": "passes on a client's keys by the client's names",
     "kafka/log_topic.py": "a topic's settings at the brokers",
+    "metadata/config_history.py": "is where configurations are kept, key by key",
+    "metadata/coordinator_stream.py": "is where configurations are kept, key by key",
+    "spark/dry_run.py": "compares settings of a session one by one",
     "systems/kafka/stream_settings.py": "a topic's settings at the brokers",
     "testing/counting.py": "is an application, which gets its configuration as a mapping",
+    "testing/plans/accepted.py": "configurations of the planner that it is compared with",
+    "testing/plans/stories.py": "writes configurations for the planner that it is compared with",
+    "testing/simulator/operators.py": "writes configurations, as an operator does",
+    "testing/simulator/traffic.py": "writes configurations, as an operator does",
     "testing/simulator/watch.py": "compares configurations key by key",
     "testing/vectors/config_cases.py": "checks Samza's getters, and keys that have no effect here",
+    "testing/vectors/map_config.py": "is Samza's mapping, with its rule for what it masks",
+    "wire/job_coordinator_metadata.py": "encodes configurations, key by key",
+    "wire/job_model_json.py": "encodes configurations, key by key",
 }
 
 
 def test_outside_config_keys_are_read_through_settings_alone() -> None:
     found = {
-        f"{path}: {read}"
-        for path, tree in _modules()
-        if path not in EXCEPTIONS
-        for read in sorted(_raw_reads(tree))
+        f"{path}: {read}" for path, reads in _found().items() if path not in EXCEPTIONS for read in reads
     }
     assert found == set()
 
 
 def test_exceptions_that_read_no_key_any_more_leave_the_list() -> None:
-    reading = {path for path, tree in _modules() if any(_raw_reads(tree))}
-    assert set(EXCEPTIONS) - reading == set()
+    assert set(EXCEPTIONS) - set(_found()) == set()
 
 
-def _modules() -> Iterator[tuple[str, ast.Module]]:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "config.get(key)",
+        "part['job.name']",
+        "part.get('job.id', '1')",
+        "'job.name' in part",
+        "part.pop('job.state.dir', None)",
+        "found['stores.counts.changelog']",
+        "key.startswith('stores.')",
+        "key.startswith(('job.', 'task.'))",
+        "key.removeprefix(f'systems.{system}.')",
+        "key == 'task.class'",
+        "key = f'systems.{name}.samza.factory'",
+        "prefix = f'serializers.registry.{name}.'",
+        "found['systems.' + name + '.path']",
+        "found['systems.%s.path' % name]",
+        "found['systems.{}.path'.format(name)]",
+        "from grete.config.key_tables.job import JOB_NAME\npart[JOB_NAME.name]",
+        "from grete.config.key_tables import job as keys\npart.get(keys.JOB_NAME.name)",
+        "NAME = 'job.name'\npart[NAME]",
+        "OURS = ('job.', 'task.')\nany(key.startswith(OURS) for key in part)",
+        "settings.spark.options.get('spark.driver.memory')",
+        "options = settings.spark.options\noptions.get('spark.driver.memory')",
+        "'spark.driver.memory' in Settings.of(found).spark.options",
+    ],
+)
+def test_a_look_up_is_found_in_whichever_words(text: str) -> None:
+    assert list(_raw_reads(ast.parse(text)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "raise ConfigError(f'systems.{name}: there is no such system')",
+        "changes = {'job.name': name, CONTAINER_COUNT.name: '1'}",
+        "settings.job.id",
+        "found = {**settings.spark.options}",
+        "topic.settings.get('cleanup.policy')",
+        "text.split('.')",
+        "conf.get('spark.driver.host')",
+    ],
+)
+def test_what_names_a_key_or_asks_something_else_is_no_look_up(text: str) -> None:
+    assert not list(_raw_reads(ast.parse(text)))
+
+
+@cache
+def _found() -> dict[str, list[str]]:
+    """The look-ups of each module that has any, by its path in the package."""
+    found = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         relative = path.relative_to(PACKAGE)
-        if relative.parts[0] not in WHOLE:
-            yield relative.as_posix(), ast.parse(path.read_text())
+        reads = [] if relative.parts[0] in WHOLE else list(_raw_reads(ast.parse(path.read_text())))
+        if reads:
+            found[relative.as_posix()] = reads
+    return found
 
 
 def _raw_reads(tree: ast.Module) -> Iterator[str]:
-    """Look-ups in a configuration, whatever the key; and in any mapping by a key of the table."""
-    keys = {
+    """Look-ups in a configuration, whatever the key; in any mapping by a key of the table, or by the text of one.
+
+    And whatever takes keys apart by their text, or puts one together.
+    """
+    imported = {
         alias.asname or alias.name
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("grete.config.key_tables")
         for alias in node.names
+    } | {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "grete.config"
+        for alias in node.names
+        if alias.name == "key_tables"
     }
+    constants, options = _constants(tree), _names_of_spark_options(tree)
     for node in ast.walk(tree):
         for mapping, key in _look_ups(node):
-            if _last_name(mapping) in NAMES or _is_of_table(key, keys):
+            is_options = _is_spark_options(mapping) or _last_name(mapping) in options
+            if is_options or _last_name(mapping) in NAMES or _is_of_table(key, imported):
                 yield ast.unparse(node)
+        if any(_is_key(text) for part in _compared(node) for text in _texts(part, constants)):
+            yield ast.unparse(node)
 
 
 def _look_ups(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -73,6 +155,74 @@ def _look_ups(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
             yield mapping, key
 
 
+def _compared(node: ast.AST) -> Iterator[ast.expr]:
+    """Expressions whose text is looked up or compared with keys, and texts that are put together."""
+    yield from (key for _, key in _look_ups(node))
+    match node:
+        case ast.Call(func=ast.Attribute(attr="pop"), args=[key, *_]):
+            yield key
+        case ast.Call(func=ast.Attribute(attr=method), args=[part, *_]) if method in TEXT_METHODS:
+            yield part
+        case ast.Compare(left=one, ops=[ast.Eq() | ast.NotEq()], comparators=[other]):
+            yield from (one, other)
+        case ast.JoinedStr():
+            yield node
+
+
+def _texts(node: ast.expr, constants: Mapping[str, set[str]]) -> set[str]:
+    """The texts that an expression may be, with an `x` for each part that is not known."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return {text}
+        case ast.Name(id=name):
+            return constants.get(name, set())
+        case ast.JoinedStr(values=parts):
+            return {"".join(str(one.value) if isinstance(one, ast.Constant) else "x" for one in parts)}
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            heads, tails = _texts(left, constants) or {"x"}, _texts(right, constants) or {"x"}
+            return {head + tail for head in heads for tail in tails}
+        case ast.BinOp(left=form, op=ast.Mod()):
+            return {text.replace("%s", "x") for text in _texts(form, constants)}
+        case ast.Call(func=ast.Attribute(value=form, attr="format")):
+            return {text.replace("{}", "x") for text in _texts(form, constants)}
+        case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
+            return {text for part in parts for text in _texts(part, constants)}
+    return set()
+
+
+def _is_key(text: str) -> bool:
+    """Whether it is a key that grete knows, or how some of one section begin."""
+    first, dot, _ = text.partition(".")
+    if not dot or first not in SECTIONS or any(letter.isspace() for letter in text):
+        return False
+    return text.endswith(".") or find_key(text) is not None
+
+
+def _constants(tree: ast.Module) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                found[name] = _texts(value, found)
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                found[name] = _texts(value, found)
+    return found
+
+
+def _names_of_spark_options(tree: ast.Module) -> set[str]:
+    assigned = (
+        node for node in ast.walk(tree) if isinstance(node, ast.Assign) and _is_spark_options(node.value)
+    )
+    return {target.id for node in assigned for target in node.targets if isinstance(target, ast.Name)}
+
+
+def _is_spark_options(node: ast.expr) -> bool:
+    match node:
+        case ast.Attribute(value=ast.Attribute(attr="spark"), attr="options"):
+            return True
+    return False
+
+
 def _last_name(node: ast.expr) -> str:
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):
@@ -80,9 +230,9 @@ def _last_name(node: ast.expr) -> str:
     return ""
 
 
-def _is_of_table(key: ast.expr, keys: set[str]) -> bool:
+def _is_of_table(key: ast.expr, imported: set[str]) -> bool:
     """Whether the key is `KEY.name` or `KEY.named(...)` of an imported key, or of an imported table."""
     match key:
         case ast.Call(func=ast.Attribute(value=of, attr="named")) | ast.Attribute(value=of, attr="name"):
-            return any(isinstance(name, ast.Name) and name.id in keys for name in ast.walk(of))
+            return any(isinstance(name, ast.Name) and name.id in imported for name in ast.walk(of))
     return False

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from grete.metadata.coordinator_stream import ConfigChange
     from grete.operations import JobHandle
 
-_OURS = ("job.", "task.", "app.", "cluster-manager.", "systems.", "streams.", "stores.", "serializers.")
-
 
 class Changed(NamedTuple):
     """A command's changes, with the configuration before and after them."""
@@ -84,9 +82,9 @@ def _warn_of_idle_containers(handle: JobHandle) -> None:
 
 
 def _refuse_unknown(keys: Iterable[str]) -> None:
-    from grete.config.keys import find_key, nearest_key
+    from grete.config.keys import find_key, is_of_a_section, nearest_key
 
-    unknown = [key for key in keys if key.startswith(_OURS) and find_key(key) is None]
+    unknown = [key for key in keys if is_of_a_section(key) and find_key(key) is None]
     if unknown:
         raise ConfigError(
             *(

@@ -110,13 +110,14 @@ def _diff(options: argparse.Namespace) -> int:
     from grete.config.derived import canonical_keys
     from grete.config.load import load
     from grete.config.rewriters import apply_rewriters
+    from grete.config.settings import Settings
     from grete.metadata.coordinator_stream import ConfigChange
 
     files = [options.file] if options.file else options.config
     if not files:
         raise ConfigError("name the file to compare with, as FILE or --config FILE")
     new = canonical_keys(apply_rewriters(load(files, {})))
-    if not options.config and not options.job and new.get("job.name"):
+    if not options.config and not options.job and Settings.of(new).job.written_id.name:
         options.config = files
     with opened_job(options) as handle:
         old = handle.config()

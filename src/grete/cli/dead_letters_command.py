@@ -191,12 +191,11 @@ def _opened(handle: JobHandle) -> Iterator[_Letters]:
     Raises:
         ConfigError: it has none.
     """
-    name = handle.config().get("task.poison.dead-letter.stream", "")
-    if not name:
+    stream = handle.settings.task.dead_letters
+    if stream is None:
         raise ConfigError(
             f"job {handle.job.shown} sets nothing aside: task.poison.dead-letter.stream is not set"
         )
-    stream = SystemStream.parse(name)
     with handle.system(stream.system) as system:
         uid = system.stream_uid(stream.stream)
         yield _Letters(system, stream.stream, ReplayedLetters(handle.stream, stream, uid))

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 _FIRST_SAFE_SQLITE = (3, 51, 3)
 _FREE_MB = 200
 _JAVA_TIMEOUT_S = 60
-_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 
 def python() -> Finding:
@@ -198,7 +197,7 @@ def _class_archive(settings: Settings) -> Iterator[Finding]:
     """Whether a pipeline starts from an archive of Spark's classes, where it would take one. It runs without, too."""
     from grete.spark.versions import class_archive, installed
 
-    if not settings.job.is_pipeline or installed() is None or _JAVA_OPTIONS in settings.spark.options:
+    if not settings.job.is_pipeline or installed() is None or settings.spark.driver_java_options:
         return
     archive = class_archive()
     found = f"none at {archive}; for starts with a third less work: python -m grete.spark.class_archive"

@@ -13,7 +13,6 @@ _CONNECTOR = re.compile(
     r"spark-sql-kafka-0-10_(?P<scala>[0-9.]+?)[:-](?P<version>\d[\w.]*?)(?=\.jar|[,\s]|\Z)"
 )
 _SCALA = "2.13"
-_KEYS = ("spark.jars.packages", "spark.jars")
 
 
 def connector(config: Mapping[str, str]) -> Iterator[Finding]:
@@ -22,9 +21,9 @@ def connector(config: Mapping[str, str]) -> Iterator[Finding]:
         spark = importlib.metadata.version("pyspark")
     except importlib.metadata.PackageNotFoundError:
         return  # another check says so
-    options = Settings.of(config).spark.options
-    for key in _KEYS:
-        for match in _CONNECTOR.finditer(options.get(key, "")):
+    given = Settings.of(config).spark
+    for key, value in (("spark.jars.packages", given.packages), ("spark.jars", given.jars)):
+        for match in _CONNECTOR.finditer(value):
             fits = (match["scala"], match["version"]) == (_SCALA, spark)
             yield Finding(
                 "kafka connector",

@@ -100,6 +100,11 @@ def _filled(pattern: Sequence[str], parts: Sequence[str]) -> str:
     return ".".join(parts[at] if part == "%s" else part for at, part in enumerate(pattern))
 
 
+def is_of_a_section(name: str) -> bool:
+    """Whether a key stands in one of our sections, where each name is known."""
+    return name.partition(".")[0] in _SECTIONS
+
+
 def section_of(name: str) -> str | None:
     """The section of ours in which a key is, or nearly is; None of those that are people's own."""
     return _nearest_section(name.partition(".")[0])

@@ -17,6 +17,8 @@ from grete.config.secret_channel import VARIABLE, FetchedSecrets
 from grete.errors import ConfigError
 
 _MAX_BYTES = 64 * 1024
+_NOT_THE_EXECUTORS = ("job.", "azure.", "spark.", "cluster-manager.")
+"""Keys that only coordinator and container read: how they elect, where they keep copies of checkpoints."""
 _fetched = FetchedSecrets()
 
 
@@ -34,6 +36,15 @@ def variables(config: Mapping[str, str]) -> list[str]:
     """The environment variables that a configuration refers to, sorted."""
     found = (match for value in config.values() for match in REFERENCE.finditer(value))
     return sorted({match["name"] for match in found if match["kind"] == "env" and match["name"]})
+
+
+def for_executors(config: Mapping[str, str]) -> dict[str, str]:
+    """The keys with references that workers on executors may ask for."""
+    return {
+        key: value
+        for key, value in config.items()
+        if references(value) and not key.startswith(_NOT_THE_EXECUTORS)
+    }
 
 
 def resolve_secrets(value: str, environment: Mapping[str, str] | None = None) -> str:

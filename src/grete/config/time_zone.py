@@ -20,7 +20,6 @@ from grete.config.settings import Settings
 
 TIME_ZONE = SPARK_TIME_ZONE.name
 BEFORE = "UTC"
-_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _OPTION = re.compile(r"-Duser\.timezone=(\S+)")
 _AREA_AND_CITY = re.compile(r"[A-Za-z_]+(/[A-Za-z_+-]+)+")
 _LOCALTIME = Path("/etc/localtime")
@@ -47,7 +46,9 @@ def local_time_zone(
     config: Mapping[str, str], environment: Mapping[str, str] = os.environ, localtime: Path = _LOCALTIME
 ) -> str:
     """The zone that a JVM of this machine has, as Java finds it: its option, `TZ`, then the machine's own."""
-    options = " ".join((environment.get("JAVA_TOOL_OPTIONS", ""), config.get(_JAVA_OPTIONS, "")))
+    options = " ".join(
+        (environment.get("JAVA_TOOL_OPTIONS", ""), Settings.of(config).spark.driver_java_options)
+    )
     if named := _OPTION.findall(options):
         return str(named[-1]).strip("'\"")
     variable = environment.get("TZ", "").removeprefix(":")

@@ -16,12 +16,10 @@ import orjson
 from grete.channel.certificate import Identity
 from grete.channel.tls import CONNECT_S, send_at_once
 from grete.config.secret_channel import LENGTH, SecretsAddress
-from grete.config.secrets import references, resolve_secrets
+from grete.config.secrets import for_executors, references, resolve_secrets
 from grete.errors import ConfigError
 
 _log = logging.getLogger("grete.container")
-_NOT_THE_EXECUTORS = ("job.", "azure.", "spark.", "cluster-manager.")
-"""Keys that only coordinator and container read: how they elect, where they keep copies of checkpoints."""
 _AT_ONCE = 32
 
 
@@ -82,15 +80,6 @@ class SecretServer:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-
-
-def for_executors(config: Mapping[str, str]) -> dict[str, str]:
-    """The keys with references that executors may ask for."""
-    return {
-        key: value
-        for key, value in config.items()
-        if references(value) and not key.startswith(_NOT_THE_EXECUTORS)
-    }
 
 
 def resolved_references(config: Mapping[str, str]) -> dict[str, str]:

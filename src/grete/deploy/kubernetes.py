@@ -182,7 +182,7 @@ def _opened(deployment: Deployment) -> Iterator[_Namespace]:
 
 def _named_namespace(deployment: Deployment) -> str | None:
     settings = deployment.settings
-    return settings.spark.options.get("spark.kubernetes.namespace") or settings.kubernetes.namespace
+    return settings.spark.namespace or settings.kubernetes.namespace
 
 
 class _Readable(yaml.SafeDumper):

@@ -25,7 +25,6 @@ from grete.errors import ConfigError
 
 Manifest = dict[str, Any]
 JOB_LABEL, DEPLOYMENT_LABEL = "grete/job", "grete/deployment"
-IMAGE = "spark.kubernetes.container.image"
 _CONFIG_FOLDER, _HOME_FOLDER = "/etc/grete", "/var/lib/grete"
 _SIZE = re.compile(r"(\d+)([kmgt]?)b?")
 _UNITS = {"": 2**20, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -137,10 +136,6 @@ def _stateful_set(deployment: Deployment, namespace: str) -> Manifest:
 
 def _container(deployment: Deployment) -> Manifest:
     settings = deployment.settings
-    options = settings.spark.options
-    image = options.get(IMAGE)
-    if not image:
-        raise ConfigError(f"{IMAGE} is not set: name an image with grete, PySpark and the application")
     program = [*_interpreter(settings.job), "-m", "grete.deploy.attempt", "--manager", "kubernetes"]
     variables = launch_variables(settings.job, settings.job.modules_folder or "")
     of_secret = [
@@ -149,8 +144,8 @@ def _container(deployment: Deployment) -> Manifest:
     ]
     return {
         "name": "grete",
-        "image": image,
-        "imagePullPolicy": options.get(f"{IMAGE}.pullPolicy", "IfNotPresent"),
+        "image": settings.spark.image,
+        "imagePullPolicy": settings.spark.image_pull_policy,
         "command": [*program, "--config", f"{_CONFIG_FOLDER}/{CONFIG_FILE}", *deployment.words],
         "env": [
             {"name": HOME, "value": _HOME_FOLDER},
@@ -162,7 +157,7 @@ def _container(deployment: Deployment) -> Manifest:
         "resources": {
             "requests": {
                 "memory": f"{_memory_mb(settings)}Mi",
-                "cpu": options.get("spark.driver.cores", "1"),
+                "cpu": settings.spark.driver_cores,
             },
             "limits": {"memory": f"{_memory_mb(settings)}Mi"},
         },
@@ -180,7 +175,7 @@ def _interpreter(job: JobSettings) -> list[str]:
 
 def _memory_mb(settings: Settings) -> int:
     """The JVM's heap, what Spark adds to it, and the coordinator's and container's own."""
-    text = settings.spark.options.get("spark.driver.memory", "1g").strip().lower()
+    text = settings.spark.driver_memory.strip().lower()
     found = _SIZE.fullmatch(text)
     if found is None:
         raise ConfigError(f"spark.driver.memory={text!r} is no size; write it as 1g or 1024m")

@@ -173,7 +173,7 @@ def _properties(deployment: Deployment) -> dict[str, str]:
         "spark.pyspark.python": _interpreter(settings),
         **settings.spark.options,
     }
-    tags = [deployment.name, _own_tag(deployment), *filter(None, options.get(_TAGS, "").split(","))]
+    tags = [deployment.name, _own_tag(deployment), *settings.spark.yarn_tags]
     options[_TAGS] = ",".join(tags)
     jars = spark_home(os.environ) / "jars"
     if settings.job.is_pipeline:

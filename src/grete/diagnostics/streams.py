@@ -70,9 +70,7 @@ def log_stream(settings: Settings, stream: SystemStream, home: Path, *, partitio
     said = settings.stream(stream)
     for_ever = -1 if said.retention_ms is None else said.retention_ms
     retention = RETENTION_MS if said.find("retention.ms") is None else for_ever
-    of_it = (f"systems.{stream.system}.", "streams.")
-    kept = {key: value for key, value in settings.raw.items() if key.startswith(of_it)}
-    return LogStream(stream, kept, home, partitions, retention)
+    return LogStream(stream, settings.system(stream.system).keys_of_creation, home, partitions, retention)
 
 
 def redactor_of(config: Mapping[str, str]) -> Redactor:

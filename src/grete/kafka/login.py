@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from grete.config.kafka_old_names import SERVERS, old_names_of
+from grete.config.key_tables.streams import SYSTEM_OTHER
 from grete.config.secrets import has_reference, resolve_secrets
+from grete.config.settings.systems import client_keys
 from grete.errors import ConfigError
 
 _SAME = (
@@ -59,7 +61,9 @@ class SettingsOrigin:
     def key(self, setting: str) -> str:
         """The key that holds a setting, or would hold it."""
         name = _JAVA.get(setting, setting)
-        return self.keys.get(setting, f"systems.{self.system}.producer.{name}" if self.system else name)
+        return self.keys.get(
+            setting, SYSTEM_OTHER.named(self.system, f"producer.{name}") if self.system else name
+        )
 
 
 def client_settings(config: Mapping[str, str], system: str) -> dict[str, str]:
@@ -94,11 +98,7 @@ def settings_origin(config: Mapping[str, str], system: str) -> SettingsOrigin:
 
 def _java_keys(config: Mapping[str, str], system: str) -> dict[str, str]:
     """The keys of a Java client's settings by their names there."""
-    found: dict[str, str] = {}
-    for client in ("consumer", "producer"):
-        prefix = f"systems.{system}.{client}."
-        found |= {key[len(prefix) :]: key for key in config if key.startswith(prefix)}
-    return found
+    return client_keys(config, system, "consumer") | client_keys(config, system, "producer")
 
 
 def _login(java: Mapping[str, str], system: str) -> dict[str, str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from grete.config.rules.changes import Change, refusal, set_once_changes, set_once_part
+from grete.config.settings import Settings
 from grete.metadata.assignments import Record
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.model.ids import JobId
@@ -32,8 +33,8 @@ class ConfigInForce:
 
     def owner(self, job: JobId) -> JobId:
         """Which job the stream is of; `job` when it does not say."""
-        part = self.read()
-        return JobId(part["job.name"], part.get("job.id", "1")) if "job.name" in part else job
+        written = Settings.of(self.read()).job.written_id
+        return written if written.name else job
 
     def changed_by(self, config: Mapping[str, str]) -> list[Change]:
         """The set-once keys of a stateful job that the configuration would change, without what was forced."""

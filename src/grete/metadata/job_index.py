@@ -120,12 +120,16 @@ def submitted_jobs(home: Path) -> list[JobId]:
 def _read(path: Path) -> dict[str, str]:
     try:
         document = orjson.loads(path.read_bytes())
-        return {str(key): str(value) for key, value in document.items()} | {
-            "job.name": document["job.name"],
-            "job.id": document["job.id"],
-        }
-    except (orjson.JSONDecodeError, KeyError, AttributeError) as error:
-        raise JobError(f"{path} is damaged ({error!r}): delete it, and name the job with --config") from error
+        found = {str(key): str(value) for key, value in document.items()}
+    except (orjson.JSONDecodeError, AttributeError) as error:
+        raise _damaged(path, repr(error)) from error
+    if not Settings.of(found).job.written_id.name:
+        raise _damaged(path, "it names no job")
+    return found
+
+
+def _damaged(path: Path, why: str) -> JobError:
+    return JobError(f"{path} is damaged ({why}): delete it, and name the job with --config")
 
 
 def indexed_jobs(path: Path) -> list[JobId]:

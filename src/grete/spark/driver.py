@@ -55,7 +55,7 @@ def session_of_process(settings: Mapping[str, str], given: Settings) -> SparkSes
     session = builder.getOrCreate()
     if is_first:
         _started.context = session.sparkContext
-    session.sparkContext.setLogLevel(_log_level(given))
+    session.sparkContext.setLogLevel(given.spark.log_level)
     return session
 
 
@@ -187,9 +187,5 @@ def context_with(settings: Mapping[str, str], given: Settings) -> SparkContext:
         context = SparkContext.getOrCreate(SparkConf().setAll(list(resolved(settings).items())))
     if is_first:
         _started.context = context
-        context.setLogLevel(_log_level(given))
+        context.setLogLevel(given.spark.log_level)
     return context
-
-
-def _log_level(given: Settings) -> str:
-    return given.spark.options.get("spark.log.level", "WARN")

@@ -20,6 +20,7 @@ from grete.config.redact import is_reference
 from grete.config.secrets import has_reference, resolve_secrets
 from grete.config.settings import Settings
 from grete.config.settings.eventhubs import HubsSettings
+from grete.config.settings.systems import client_properties
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
 
@@ -112,8 +113,7 @@ def _options(
 
 
 def _settings(config: Mapping[str, str], system: str, client: str) -> dict[str, str]:
-    prefix = f"systems.{system}.{client}."
-    named = {key[len(prefix) :]: value for key, value in config.items() if key.startswith(prefix)}
+    named = client_properties(config, system, client)
     return {name: value for name, value in named.items() if not _NOT_PASSED.fullmatch(name)}
 
 

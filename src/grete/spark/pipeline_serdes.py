@@ -27,6 +27,7 @@ from grete.config.key_tables.serdes import REGISTRY_SUBJECT, SERDE_CLASS, SERDE_
 from grete.config.key_tables.streams import STREAM_COLUMNS
 from grete.config.redact import is_secret_key
 from grete.config.settings import Settings
+from grete.config.settings.streams import property_name
 from grete.errors import ConfigError, WireError
 from grete.model.ids import SystemStream
 from grete.serdes import load_serde
@@ -34,7 +35,7 @@ from grete.serdes.avro import configured_schema, schema_text
 from grete.serdes.avro_types import arrow_type, text_uuids
 from grete.tasks.faults import is_machines
 
-_COLUMNS = STREAM_COLUMNS.name.removeprefix("streams.%s.")
+_COLUMNS = property_name(STREAM_COLUMNS)
 BYTES, TEXT, JSON, _OWN = "bytes", "string", "json", "own"
 _NUMBERS: Mapping[str, pa.DataType] = {"integer": pa.int32(), "long": pa.int64(), "double": pa.float64()}
 
@@ -134,8 +135,7 @@ def _column_serde(said: tuple[str, str] | None, settings: Settings, subject: str
     elif kind in ("avro", "avro-registry"):
         schema = text_uuids(_avro_schema(name, kind, settings, subject))
         arrow = arrow_type(schema, f"the schema of serde {name!r}")
-        own = f"serializers.registry.{name}."
-        shipped |= {key: value for key, value in settings.raw.items() if key.startswith(own)}
+        shipped |= settings.serde(name).own_keys
         shipped.setdefault(REGISTRY_SUBJECT.named(name), subject)
         shipped[SERDE_SCHEMA.named(name)] = orjson.dumps(schema).decode()
     else:
@@ -157,10 +157,8 @@ def _own_serde(name: str, named_by: str, settings: Settings) -> ColumnSerde:
         arrow = to_arrow_type(kind, timezone="UTC")
     except PySparkException as error:
         raise ConfigError(f"{key}: Python has no values for {text[:200]!r}: {_first_line(error)}") from error
-    own = f"serializers.registry.{name}."
-    shipped = {
-        one: value for one, value in settings.raw.items() if one.startswith(own) or not is_secret_key(one)
-    }
+    shipped = {one: value for one, value in settings.raw.items() if not is_secret_key(one)}
+    shipped |= settings.serde(name).own_keys
     return ColumnSerde(name, named_by, _OWN, kind, arrow, tuple(sorted(shipped.items())))
 
 

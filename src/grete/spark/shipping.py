@@ -24,10 +24,11 @@ from pyspark import SparkContext, SparkFiles
 
 from grete.config.key_tables.job import APPLICATION_ENVIRONMENT, APPLICATION_PATH, SPLIT_DEPLOYMENT
 from grete.config.secret_channel import VARIABLE as SECRETS
+from grete.config.secrets import for_executors
 from grete.config.settings import Settings
 from grete.config.settings.job import JobSettings
 from grete.container.archive import Archive, pack, prune
-from grete.container.secret_server import SecretServer, for_executors
+from grete.container.secret_server import SecretServer
 from grete.errors import ConfigError, PackageError
 from grete.packages.manifest import Kind
 from grete.packages.transport import archive_of, brought, brought_package

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from grete.clock import Clock
+from grete.config.key_tables.streams import SYSTEM_FACTORY
 from grete.config.settings import Settings
 from grete.config.system_types import system_type
 from grete.registry import import_object
@@ -17,7 +18,7 @@ def open_system(settings: Settings, name: str, home: Path, clock: Clock) -> Syst
     Raises:
         ConfigError: the factory is not known, or the system misses a setting.
     """
-    key = f"systems.{name}.samza.factory"
+    key = SYSTEM_FACTORY.named(name)
     kind = settings.system(name).kind
     made = import_object(system_type(kind, key).opens, used_by=key)
     system = made(SystemContext(settings, name, home, clock))

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from grete.config.derived import canonical_keys
-from grete.config.key_tables.job import APP_CLASS, TASK_CLASS
+from grete.config.key_tables.job import APP_CLASS, STATE_DIR, TASK_CLASS
+from grete.config.key_tables.streams import SYSTEM_FACTORY, SYSTEM_PATH
 from grete.config.key_tables.task import CHECKPOINT_PATH
 from grete.config.load import load
 from grete.config.rewriters import apply_rewriters
 from grete.config.rules.validate import validate
 from grete.config.settings import Settings
+from grete.config.settings.systems import EMBEDDED_SYSTEM
 from grete.config.time_zone import with_time_zone
 from grete.testing.applications import Application, Pipeline, is_pipeline, name_of
 
@@ -31,10 +33,10 @@ def prepared(
     rewritten = apply_rewriters(loaded)
     validate(rewritten)
     kept = canonical_keys(rewritten)
-    kept.pop("job.state.dir", None)
+    kept.pop(STATE_DIR.name, None)
     for system in Settings.of(kept).system_names:
-        kept.pop(f"systems.{system}.path", None)
-        kept[f"systems.{system}.samza.factory"] = "local"
+        kept.pop(SYSTEM_PATH.named(system), None)
+        kept[SYSTEM_FACTORY.named(system)] = EMBEDDED_SYSTEM
     return with_time_zone(kept, {})
 
 

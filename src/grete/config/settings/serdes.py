@@ -24,6 +24,12 @@ class SerdeSettings(NamedSection):
     _login = OptionalSetting(keys.REGISTRY_LOGIN)
 
     @property
+    def own_keys(self) -> dict[str, str]:
+        """Its keys and their values, as they are written."""
+        prefix = keys.SERDE_OTHER.named(self.name, "")
+        return {key: value for key, value in self.raw.items() if key.startswith(prefix)}
+
+    @property
     def implementation(self) -> str:
         """Built in, by its name, or `module:Class`."""
         return aliases.canonical(aliases.SERDES, self.name if self._class is None else self._class)

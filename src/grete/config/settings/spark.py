@@ -9,6 +9,9 @@ from functools import cached_property
 from grete.config.key_tables import streams as keys
 from grete.config.settings.deploy import requested_resources
 from grete.config.settings.section import OptionalSetting, Section, Setting
+from grete.errors import ConfigError
+
+_IMAGE = "spark.kubernetes.container.image"
 
 
 class SparkSettings(Section):
@@ -27,6 +30,62 @@ class SparkSettings(Section):
         """Every `spark.*` key and its value, as they are written; on a cluster after what else asks for resources."""
         written = {key: value for key, value in self.raw.items() if key.startswith("spark.")}
         return written if local_cores(self.master) is not None else requested_resources(self.raw) | written
+
+    @property
+    def jars(self) -> str:
+        """`spark.jars`, as it is written."""
+        return self.options.get("spark.jars", "")
+
+    @property
+    def packages(self) -> str:
+        """`spark.jars.packages`, as it is written."""
+        return self.options.get("spark.jars.packages", "")
+
+    @property
+    def log_level(self) -> str:
+        """The level of Spark's own log."""
+        return self.options.get("spark.log.level", "WARN")
+
+    @property
+    def driver_cores(self) -> str:
+        """The cores that a cluster manager gives the driver."""
+        return self.options.get("spark.driver.cores", "1")
+
+    @property
+    def driver_memory(self) -> str:
+        """The heap of the driver, in Spark's words."""
+        return self.options.get("spark.driver.memory", "1g")
+
+    @property
+    def driver_java_options(self) -> str:
+        """What the driver's JVM is started with."""
+        return self.options.get("spark.driver.extraJavaOptions", "")
+
+    @property
+    def image(self) -> str:
+        """The image of pods on Kubernetes.
+
+        Raises:
+            ConfigError: none is named.
+        """
+        if found := self.options.get(_IMAGE):
+            return found
+        raise ConfigError(f"{_IMAGE} is not set: name an image with grete, PySpark and the application")
+
+    @property
+    def image_pull_policy(self) -> str:
+        """When a node of Kubernetes fetches the image."""
+        return self.options.get(f"{_IMAGE}.pullPolicy", "IfNotPresent")
+
+    @property
+    def namespace(self) -> str | None:
+        """The namespace of pods on Kubernetes."""
+        return self.options.get("spark.kubernetes.namespace") or None
+
+    @property
+    def yarn_tags(self) -> tuple[str, ...]:
+        """The tags of an application on YARN."""
+        return tuple(filter(None, self.options.get("spark.yarn.tags", "").split(",")))
 
     @cached_property
     def cores(self) -> int | None:

@@ -126,7 +126,7 @@ class StreamSettings(Section):
         return (*own, f"systems.{system}.streams.{name}.", f"systems.{system}.default.stream.")
 
     def _read(self, key: Key[T]) -> T | None:
-        return self._value(key, self.find(key.name.removeprefix("streams.%s.")))
+        return self._value(key, self.find(property_name(key)))
 
     def _value(self, key: Key[T], found: tuple[str, str] | None) -> T | None:
         if found is None:
@@ -140,6 +140,11 @@ class StreamSettings(Section):
 
 def _limit(value: int | None) -> int | None:
     return None if value is None or value < 0 else value
+
+
+def property_name(key: Key[object]) -> str:
+    """A key of streams without the part that names the stream: `samza.bootstrap`."""
+    return key.name.removeprefix("streams.%s.")
 
 
 # --- names of streams ---

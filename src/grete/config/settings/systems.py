@@ -35,6 +35,17 @@ def systems_without_factory(raw: Mapping[str, str]) -> list[str]:
     return sorted(named - {EMBEDDED_SYSTEM, *system_names(raw)})
 
 
+def client_keys(raw: Mapping[str, str], system: str, client: str) -> dict[str, str]:
+    """The keys of a system's `consumer` or `producer`, by the names that Samza's Java client has for them."""
+    prefix = keys.SYSTEM_OTHER.named(system, f"{client}.")
+    return {key.removeprefix(prefix): key for key in raw if key.startswith(prefix)}
+
+
+def client_properties(raw: Mapping[str, str], system: str, client: str) -> dict[str, str]:
+    """As `client_keys`, the values as they are written."""
+    return {name: raw[key] for name, key in client_keys(raw, system, client).items()}
+
+
 class SystemSettings(NamedSection):
     """`systems.<name>.*`."""
 
@@ -95,7 +106,15 @@ class SystemSettings(NamedSection):
     def own_keys(self) -> dict[str, str]:
         """The keys by which a process reads its streams: its own, and those of streams where they configure it."""
         of_streams = ("streams.", "sensitive.streams.") if self.capabilities.configured_by_streams else ()
-        prefixes = (f"systems.{self.name}.", *of_streams)
+        return self._keys(*of_streams)
+
+    @property
+    def keys_of_creation(self) -> dict[str, str]:
+        """The keys by which a process creates a stream in it: its own, and those of streams."""
+        return self._keys("streams.")
+
+    def _keys(self, *others: str) -> dict[str, str]:
+        prefixes = (keys.SYSTEM_OTHER.named(self.name, ""), *others)
         return {key: value for key, value in self.raw.items() if key.startswith(prefixes)}
 
     @cached_property

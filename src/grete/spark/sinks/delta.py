@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from grete.api import Batch
+from grete.config.key_tables.outputs import OUTPUT_OPTION
 from grete.config.settings.outputs import OutputSettings
 from grete.errors import ApplicationError, Fenced, JobError
 from grete.failpoints import failpoint
@@ -137,7 +138,7 @@ class DeltaSink:
         there, given = dict(table.dtypes), dict(rows.dtypes)
         said = []
         if new := [f"{name} {type_}" for name, type_ in given.items() if name not in there]:
-            option = f"outputs.{self._settings.name}.option.mergeSchema=true"
+            option = f"{OUTPUT_OPTION.named(self._settings.name, 'mergeSchema')}=true"
             said.append(f"it has no column {', '.join(new)} ({option} adds what is new)")
         said += [
             f"its column {name} is {there[name]}, and {type_} in the rows"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from grete.clock import Clock
+from grete.config.key_tables.streams import SYSTEM_OTHER
 from grete.config.settings.eventhubs import HubsSettings
 from grete.errors import StreamNotFound
 from grete.kafka.client import KafkaConnection
@@ -91,7 +92,8 @@ class Hubs:
     def _client(self, derived: Mapping[str, str]) -> dict[str, str]:
         """Settings from Samza's keys of the hub, overridden by the system's for Kafka clients."""
         servers = derived.get("bootstrap.servers", "")
-        standing_in = {f"systems.{self._system}.consumer.bootstrap.servers": servers} if servers else {}
+        key = SYSTEM_OTHER.named(self._system, "consumer.bootstrap.servers")
+        standing_in = {key: servers} if servers else {}
         return {**derived, **client_settings({**standing_in, **self._config}, self._system)}
 
     def _origin(self, derived: Mapping[str, str]) -> SettingsOrigin:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from grete.config.key import COUNT
-from grete.config.key_tables.streams import STORE_CHANGELOG_REPLICATION
+from grete.config.key_tables.streams import STORE_CHANGELOG_REPLICATION, SYSTEM_STREAM_DEFAULTS
 from grete.config.settings import Settings
 from grete.config.values import read_as
 from grete.kafka.topics import TopicSettings
@@ -43,9 +43,8 @@ class StreamSettings:
         config = {name: value for name, value in found.items() if value is not None}
         if spec.compacted:
             config["cleanup.policy"] = "compact"
-        key = f"systems.{self._system}.default.stream.replication.factor"
-        copies = stream.text("replication.factor")
-        return TopicSettings(read_as(COUNT, key, copies or "3"), key, config)
+        key, copies = stream.find("replication.factor") or (self._for_all("replication.factor"), "3")
+        return TopicSettings(read_as(COUNT, key, copies), key, config)
 
     def may_be_deleted_by_age(self, stream: str) -> bool:
         """Whether the configuration has a changelog's records deleted by age."""
@@ -60,13 +59,13 @@ class StreamSettings:
         return next(names, None)
 
     def _changelog(self, store: str) -> TopicSettings:
-        settings, of_system = self._settings.store(store), f"systems.{self._system}.default.stream."
+        settings = self._settings.store(store)
         copies = settings.changelog_property(
             "replication.factor",
             STORE_CHANGELOG_REPLICATION.named("default"),
-            f"{of_system}replication.factor",
+            self._for_all("replication.factor"),
         )
-        largest = settings.changelog_property("max.message.bytes", f"{of_system}max.message.bytes")
+        largest = settings.changelog_property("max.message.bytes", self._for_all("max.message.bytes"))
         config = {
             "cleanup.policy": "compact",
             "segment.bytes": str(_CHANGELOG_SEGMENT_BYTES),
@@ -77,3 +76,7 @@ class StreamSettings:
         }
         key = STORE_CHANGELOG_REPLICATION.named(store)
         return TopicSettings(read_as(COUNT, key, "3" if copies is None else copies), key, config)
+
+    def _for_all(self, name: str) -> str:
+        """The key of a property of all streams of the system."""
+        return SYSTEM_STREAM_DEFAULTS.named(self._system, name)
