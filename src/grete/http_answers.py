@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode, urljoin
 
-from urllib3 import PoolManager, Retry, Timeout
+from urllib3 import PoolManager as PoolManager
+from urllib3 import Retry, Timeout
+from urllib3.exceptions import HTTPError as HTTPError
 from urllib3.exceptions import LocationParseError, NewConnectionError, ProtocolError, SSLError, TimeoutError
+from urllib3.util import parse_url as parse_url
 
 _LARGEST_BYTES = 64 << 20
 _PIECE = 65_536

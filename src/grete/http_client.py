@@ -12,13 +12,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from urllib3.exceptions import HTTPError
-from urllib3.util import parse_url
-
 from grete.channel.address import Channel
 from grete.channel.transport import ProvedConnections
 from grete.errors import CoordinatorUnavailable, Fenced, WireError
-from grete.http_answers import Answer, connections, whole_answer
+from grete.http_answers import Answer, HTTPError, connections, parse_url, whole_answer
 from grete.wire import coordinator_api as api
 from grete.wire.container_protocol import Directive, Heartbeat, convert, document
 

@@ -5,7 +5,8 @@
     while True:
         message = reader.poll(1.0)
 
-The consumer is the caller's own (confluent-kafka), subscribed or assigned by him, with the rights to read the topic;
+The consumer is the caller's own (a `Consumer` of confluent-kafka, or what does as it), subscribed or assigned by him,
+with the rights to read the topic;
 the checkpoint log is the job's (`System.checkpoint_log`, or `grete.keyed_log.kafka.open_checkpoint_log`).
 
 What is promised, for records that a pipeline stamped (others come as they are):
@@ -23,7 +24,7 @@ Not promised: that a batch is returned as a whole, or at once over several parti
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Any, Generic, Protocol, TypeVar
 
 from grete.checkpoint.output_commits import Attempt, OutputCommits, Stamp, Verdict
 from grete.clock import Clock, Deadline, SystemClock
@@ -31,8 +32,55 @@ from grete.errors import ConfigError
 from grete.keyed_log.base import KeyedLog
 from grete.model.ids import JobId
 
-if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Message, TopicPartition
+
+class Partition(Protocol):
+    """A partition of a topic, as the consumer names it."""
+
+    @property
+    def topic(self) -> str:
+        """The topic."""
+
+    @property
+    def partition(self) -> int:
+        """Its number."""
+
+
+class Message(Protocol):
+    """A record, as the consumer returns it."""
+
+    def topic(self) -> str | None:
+        """The topic that it is from; none with an error."""
+
+    def partition(self) -> int | None:
+        """The number of its partition; none with an error."""
+
+    def headers(self) -> Any:
+        """Names and values, or none."""
+
+    def error(self) -> object | None:
+        """What went wrong instead of a record."""
+
+
+M = TypeVar("M", bound=Message)
+M_co = TypeVar("M_co", bound=Message, covariant=True)
+P = TypeVar("P", bound=Partition)
+
+
+class Consumer(Protocol[M_co, P]):
+    """The part of a consumer that the reader needs."""
+
+    def poll(self, timeout: float) -> M_co | None:
+        """The next record within so many seconds."""
+
+    def assignment(self) -> list[P]:
+        """The partitions that it reads."""
+
+    def pause(self, partitions: list[P]) -> None:
+        """Return no record of these until they are resumed."""
+
+    def resume(self, partitions: list[P]) -> None:
+        """Go on with these."""
+
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -63,20 +111,20 @@ class Repetitions:
         return False
 
 
-class CommittedReader:
+class CommittedReader(Generic[M, P]):
     """See the head of the module. Used by one thread."""
 
     def __init__(
-        self, consumer: Consumer, logs: Mapping[JobId, KeyedLog], clock: Clock | None = None
+        self, consumer: Consumer[M, P], logs: Mapping[JobId, KeyedLog], clock: Clock | None = None
     ) -> None:
         """`logs` has the checkpoint log of every job that writes the topics."""
         self._consumer = consumer
         self._clock = clock or SystemClock()
         self._logs = {job: _JobLog(log) for job, log in logs.items()}
         self._repetitions: dict[Place, Repetitions] = {}
-        self._undecided: dict[Place, Message] = {}
+        self._undecided: dict[Place, M] = {}
 
-    def poll(self, timeout_s: float) -> Message | None:
+    def poll(self, timeout_s: float) -> M | None:
         """The next record, None when there is none within `timeout_s` or what there is is not decided yet.
 
         A message with an error is returned as the consumer gave it. The consumer's position is past records that are
@@ -97,20 +145,20 @@ class CommittedReader:
             if deadline.is_over:
                 return None
 
-    def _decided(self) -> Message | None:
+    def _decided(self) -> M | None:
         """One of those that were kept, when it is committed by now."""
         if self._undecided:
             self._read_logs()
         return next((each for each in list(self._undecided.values()) if self._decide(each)), None)
 
-    def revoked(self, partitions: Sequence[TopicPartition]) -> None:
+    def revoked(self, partitions: Sequence[Partition]) -> None:
         """To be called when partitions were taken away (`on_revoke`): another consumer goes on from the commit."""
         for partition in partitions:
             place = (partition.topic, partition.partition)
             self._undecided.pop(place, None)
             self._repetitions.pop(place, None)
 
-    def _decide(self, message: Message) -> bool:
+    def _decide(self, message: M) -> bool:
         """Whether to return the message. One that is not decided is kept, and its partition rests."""
         stamp, place = Stamp.of(message.headers()), _place(message)
         if stamp is None:
@@ -126,7 +174,7 @@ class CommittedReader:
         repetitions = self._repetitions.setdefault(place, Repetitions())
         return verdict is Verdict.COMMITTED and not repetitions.is_one(stamp)
 
-    def _assigned(self, place: Place) -> list[TopicPartition]:
+    def _assigned(self, place: Place) -> list[P]:
         return [each for each in self._consumer.assignment() if (each.topic, each.partition) == place]
 
     def _verdict(self, stamp: Stamp) -> Verdict:

@@ -11,12 +11,11 @@ from xml.etree import ElementTree
 
 import msgspec
 from msgspec import Meta, Struct
-from urllib3.exceptions import HTTPError
 
 from grete.config.key_tables.deploy import YARN_ADDRESS, YARN_CONF
 from grete.config.settings.deploy import DeploySettings
 from grete.errors import ConfigError, JobError
-from grete.http_answers import connections, whole_answer
+from grete.http_answers import HTTPError, connections, whole_answer
 
 T = TypeVar("T")
 

@@ -9,11 +9,9 @@ from typing import Any
 from urllib.parse import quote
 
 import orjson
-from urllib3 import PoolManager
-from urllib3.exceptions import HTTPError
 
 from grete.errors import GreteError, LoginRefused, StreamUnreachable, WireError
-from grete.http_answers import connections, whole_answer
+from grete.http_answers import HTTPError, PoolManager, connections, whole_answer
 
 _TIMEOUT_S = 10.0
 _AVRO = "AVRO"

@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from urllib3.exceptions import HTTPError
-
-from grete.http_answers import connections, whole_answer
+from grete.http_answers import HTTPError, connections, whole_answer
 from grete.testing.server_cluster import ServerCluster, ServerFailed, ServerNode, command_line, java
 from grete.testing.yarn import JVM, LOGGING, jars_directory, write_site
 

@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import yaml
-from urllib3.exceptions import HTTPError
 
 from grete.coordination.kubernetes.access import of_kubeconfig
-from grete.http_answers import Answer, connections, whole_answer
+from grete.http_answers import Answer, HTTPError, connections, whole_answer
 from grete.testing.server_cluster import (
     ServerCluster,
     ServerFailed,

@@ -24,12 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from urllib3 import PoolManager
-from urllib3.exceptions import HTTPError
-from urllib3.util import parse_url
-
 from grete.coordination.kubernetes.access import SERVICE_ACCOUNT, of_kubeconfig
-from grete.http_answers import Answer, connections, whole_answer
+from grete.http_answers import Answer, HTTPError, PoolManager, connections, parse_url, whole_answer
 from grete.testing.server_cluster import ServerFailed
 
 Object = dict[str, Any]

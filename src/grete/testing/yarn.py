@@ -19,9 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 from xml.sax.saxutils import escape
 
-from urllib3.exceptions import HTTPError
-
-from grete.http_answers import connections, whole_answer
+from grete.http_answers import HTTPError, connections, whole_answer
 from grete.testing import server_cluster
 from grete.testing.server_cluster import ServerCluster, ServerFailed, ServerNode, command_line, java
 

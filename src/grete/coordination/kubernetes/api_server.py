@@ -15,13 +15,18 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from urllib3 import PoolManager
-from urllib3.exceptions import HTTPError
-
 from grete.coordination.kubernetes.access import Access
 from grete.coordination.kubernetes.credential import Credential, Pem
 from grete.errors import CoordinationError, CoordinationUnreachable
-from grete.http_answers import NO_CONNECTION, Answer, connections, time_limits, whole_answer
+from grete.http_answers import (
+    NO_CONNECTION,
+    Answer,
+    HTTPError,
+    PoolManager,
+    connections,
+    time_limits,
+    whole_answer,
+)
 
 Document = dict[str, Any]
 _NOT_FOUND, _CONFLICT = 404, 409
