@@ -87,7 +87,7 @@ test-repeated: services ## tests one after the other, many times: TESTS="FILE::T
 durations: ## what tests took in the last run: prints what computed longest, and lets the next begin with the longest
 	$(BIN)/python -m tests.harness.durations
 
-services: $(STAMP) ## what tests need besides Python and Java; SERVICES=kube_apiserver (needs Go): Kubernetes, built once
+services: $(STAMP) ## what tests need besides Python and Java; where there is Go also Kubernetes, built once
 	bash scripts/services.sh
 
 nightly: lint services ## every test, campaigns in their long form, and all tests on a busy machine

@@ -6,7 +6,8 @@
 # of PostgreSQL, whose server is Debian's. The tests against the real Samza
 # run its published jars. Archives of classes let the JVMs of Spark and of brokers start with less work.
 # SERVICES=kerberos installs a KDC, as `make nightly` does, whose tests are by night only.
-# SERVICES=kube_apiserver builds the API server of Kubernetes, as `make nightly` does; where it is, `make test` tests on it.
+# The API server of Kubernetes is built where there is Go; where there is none, `make test` leaves the tests on it to
+# `make nightly`, which needs Go.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/grete
@@ -168,25 +169,47 @@ kerberos() { # a KDC, and the module of clients, which is compiled: 20 seconds
 
 kube_apiserver() { # Kubernetes' own, built from its Go modules: 5 minutes of a processor and 3 GB, which go again
   local sources=scripts/kube-apiserver directory=$kube_apiserver_directory version=k8s.io/component-base/version
-  [ -x "$directory/kube-apiserver" ] && diff -q "$sources" "$directory/sources" >/dev/null 2>&1 && return
-  if ! command -v go >/dev/null; then
+  kube_apiserver_present && return
+  if ! go_present; then
     echo "building the API server of Kubernetes needs Go 1.24 or newer" >&2
     exit 1
   fi
-  echo "building the API server of Kubernetes"
-  mkdir -p "$directory.new" # one that was cut off goes on with what it has compiled
+  mkdir -p "${directory%/*}"
   (
-    cd "$sources"
+    flock 9 # of two at once one would take the other's files away
+    kube_apiserver_present && exit
+    mkdir -p "$directory.new" # one that was cut off goes on with what it has compiled
+    echo "building the API server of Kubernetes"
     export GOPATH=$directory.new/go GOCACHE=$directory.new/build CGO_ENABLED=0
     export GOFLAGS="-mod=readonly -modcacherw -buildvcs=false -trimpath"
-    nice go build -ldflags "-s -w -X $version.gitVersion=v1.34.4 -X $version.gitMajor=1 -X $version.gitMinor=34" \
-      -o "$directory.new/kube-apiserver" .
-  )
-  rm -rf "$directory" "$directory.new/go" "$directory.new/build"
-  cp -r "$sources" "$directory.new/sources"
-  mv "$directory.new" "$directory"
+    (
+      cd "$sources"
+      nice go build -ldflags "-s -w -X $version.gitVersion=v1.34.4 -X $version.gitMajor=1 -X $version.gitMinor=34" \
+        -o "$directory.new/kube-apiserver" .
+    )
+    rm -rf "$directory" "$directory.new/go" "$directory.new/build"
+    cp -r "$sources" "$directory.new/sources"
+    mv "$directory.new" "$directory"
+  ) 9>"$directory.lock"
 }
 
-for service in ${SERVICES:-strace_present postgresql_present azurite_modules kafka_jars kafka_archive spark_kafka_jars spark_sinks_jars zookeeper_jars yarn_jars samza_jars samza_runner application_wheels spark_archive}; do
+kube_apiserver_present() {
+  [ -x "$kube_apiserver_directory/kube-apiserver" ] \
+    && diff -q scripts/kube-apiserver "$kube_apiserver_directory/sources" >/dev/null 2>&1
+}
+
+go_present() { # as new as the sources want it; none is fetched
+  command -v go >/dev/null && (cd scripts/kube-apiserver && GOTOOLCHAIN=local go list -m >/dev/null 2>&1)
+}
+
+kube_apiserver_with_go() {
+  if kube_apiserver_present || go_present; then
+    kube_apiserver
+  else
+    echo "without Go 1.24 the tests on the API server of Kubernetes run in make nightly alone" >&2
+  fi
+}
+
+for service in ${SERVICES:-strace_present postgresql_present azurite_modules kafka_jars kafka_archive spark_kafka_jars spark_sinks_jars zookeeper_jars yarn_jars samza_jars samza_runner application_wheels spark_archive kube_apiserver_with_go}; do
   "$service"
 done

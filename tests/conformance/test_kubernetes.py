@@ -18,6 +18,8 @@ from grete.testing.conformance.coordination import CoordinationConformance
 from grete.testing.conformance.recipes import RecipesConformance
 from grete.testing.kube_apiserver import KubeApiServer
 
+pytestmark = pytest.mark.every_run
+
 
 @pytest.fixture
 def clock() -> ManualClock:

@@ -265,3 +265,56 @@ def test_a_test_that_needs_the_servers_of_two_groups_is_refused(start: Start, wo
     code, output = ended(start(TWO_SERVERS, "--workers", workers))
     assert code != 0, output
     assert "give the test a server of its own" in output
+
+
+ON_KUBERNETES = """
+import pytest
+
+@pytest.fixture
+def kubernetes():
+    pass
+
+@pytest.mark.every_run
+def test_of_every_run(kubernetes):
+    pass
+
+def test_of_the_night(kubernetes):
+    pass
+
+def test_elsewhere():
+    pass
+"""
+
+
+@pytest.mark.parametrize(("is_built", "said"), [(True, "2 passed"), (False, "1 passed")])
+def test_of_the_tests_on_kubernetes_those_of_every_run_run_where_its_server_is_built(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_built: bool, said: str
+) -> None:
+    monkeypatch.setenv("GRETE_KUBE_APISERVER", str(tmp_path))
+    if is_built:
+        (tmp_path / "kube-apiserver").touch()
+    code, text = ended(start(ON_KUBERNETES, "-m", "not nightly"))
+    assert code == 0, text
+    assert said in text
+
+
+def test_lease_fencing_contenders_and_credentials_on_kubernetes_are_of_every_run(tmp_path: Path) -> None:
+    (tmp_path / "kube-apiserver").touch()
+    files = ["tests/conformance/test_kubernetes.py", "tests/fault/test_kubernetes_coordination_faults.py"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "not nightly", *files],
+        env={**os.environ, "GRETE_KUBE_APISERVER": str(tmp_path)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    collected = {line.rpartition("::")[2] for line in done.stdout.splitlines()}
+    assert {
+        "test_a_holder_that_renews_is_never_succeeded",
+        "test_a_holder_that_hangs_is_succeeded_after_a_ttl_and_not_before",
+        "test_a_second_one_is_refused_with_the_holders_name",
+        "test_of_many_who_campaign_at_once_one_leads",
+        "test_a_writer_that_has_read_an_older_lease_is_refused",
+        "test_an_election_has_the_credentials_of_a_program_which_is_asked_again_when_the_server_refuses_them",
+    } <= collected

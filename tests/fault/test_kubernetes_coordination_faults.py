@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -23,7 +24,7 @@ from grete.errors import CellChanged, CoordinationError, CoordinationUnreachable
 from grete.testing.clock import ManualClock
 from grete.testing.kube_apiserver import KubeApiServer
 
-pytestmark = pytest.mark.fault
+pytestmark = [pytest.mark.fault, pytest.mark.every_run]
 TTL_S = 3.0
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
@@ -304,6 +305,25 @@ def test_a_token_that_is_replaced_is_used_from_the_next_request_on(
         leader.renew(granted)
     (tmp_path / "token").write_text(token)
     assert leader.renew(granted) is not None
+
+
+def test_an_election_has_the_credentials_of_a_program_which_is_asked_again_when_the_server_refuses_them(
+    kubernetes: KubeApiServer, opened: Opener, tmp_path: Path
+) -> None:
+    """As those of EKS, GKE and AKS are: its first token has expired, the second is kept."""
+    version = "client.authentication.k8s.io/v1"
+    for number, token in enumerate(("expired", service_account(kubernetes, ["get", "create", "update"]))):
+        credential = {"kind": "ExecCredential", "apiVersion": version, "status": {"token": token}}
+        (tmp_path / str(number)).write_text(json.dumps(credential))
+    ran, program = tmp_path / "ran", tmp_path / "get-token"
+    program.write_text(f"#!/bin/sh\ncd {tmp_path}\ncat $(wc -c <ran)\nprintf . >>ran\n")
+    program.chmod(0o700)
+    ran.touch()
+    user = {"exec": {"apiVersion": version, "command": str(program), "interactiveMode": "Never"}}
+    leader = opened(of_kubeconfig([kubernetes.kubeconfig(tmp_path.name, user)]))
+    granted = leader.campaign(SCOPE)
+    assert leader.renew(granted) is not None
+    assert ran.read_text() == ".."
 
 
 def test_a_client_without_rights_or_of_another_authority_is_refused_in_words(

@@ -51,8 +51,8 @@ _LONG = {"conformance", "e2e", "fault", "interop", "kafka", "simulation"}
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Give each test its limit. Those on an API server of Kubernetes that is not built here are nightly ones."""
-    if _needs(item, "kubernetes") and not program().exists():
+    """Give each test its limit. Those on an API server of Kubernetes are nightly ones, save those of `every_run`."""
+    if _needs(item, "kubernetes") and not (item.get_closest_marker("every_run") and program().exists()):
         item.add_marker(pytest.mark.nightly)
     own = item.get_closest_marker("timeout")
     limit_s = float(own.args[0]) if own is not None else LIMIT_S

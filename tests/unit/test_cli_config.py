@@ -222,6 +222,14 @@ def test_each_change_of_another_program_stands_in_its_own_name(job: Path, capsys
     assert left == {"cluster-manager.container.retry.count", "cluster-manager.container.retry.window.ms"}
 
 
+@pytest.mark.parametrize("key", ["job.container.cuont", "outputs.table.formt", "stores.counts.key.sirde"])
+def test_what_no_section_of_ours_knows_is_not_written(job: Path, capsys: Output, key: str) -> None:
+    before = config()
+    assert main(["config", "set", key, "2"]) == 2
+    assert f"{key} is not a known key" in capsys.readouterr().err
+    assert config() == before
+
+
 def test_force_writes_what_is_not_known(job: Path) -> None:
     assert main(["config", "set", "job.container.cuont", "2", "--force"]) == 0
     assert config()["job.container.cuont"] == "2"

@@ -23,6 +23,8 @@ from grete.kafka.settings import (
 from grete.keyed_log import kafka_header
 from grete.keyed_log.kafka_header import Origin
 from grete.keyed_log.kafka_reader import Terms
+from grete.model.streams import StreamSpec
+from grete.systems.kafka.stream_settings import StreamSettings
 
 BROKERS = {"systems.kafka.consumer.bootstrap.servers": "one:9092"}
 
@@ -225,3 +227,13 @@ def test_a_wrong_setting_of_a_client_is_refused_at_the_submit() -> None:
         key = f"systems.kafka.producer.{name}"
         errors = check({**BROKERS, "systems.kafka.samza.factory": "kafka", key: value}).errors
         assert [error for error in errors if error.startswith(f"{key}={value!r}: ")], name
+
+
+@pytest.mark.parametrize(
+    "key", ["streams.orders.replication.factor", "systems.kafka.default.stream.replication.factor"]
+)
+def test_a_replication_factor_that_is_none_is_named_by_the_key_that_says_it(key: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{key}='many'"):
+        StreamSettings({"streams.orders.samza.system": "kafka", key: "many"}, "kafka").of(
+            StreamSpec("orders", 1)
+        )

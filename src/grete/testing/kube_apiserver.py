@@ -90,7 +90,7 @@ class KubeApiServer(ServerCluster[KubeNode]):
         user = {"client-certificate": str(keys / f"{name}.crt"), "client-key": str(keys / f"{name}.key")}
         return self.kubeconfig(name, user)
 
-    def kubeconfig(self, name: str, user: Mapping[str, str], *, port: int = 0) -> Path:
+    def kubeconfig(self, name: str, user: Mapping[str, Any], *, port: int = 0) -> Path:
         """A kubeconfig of this name, for a user with these fields; `port` is the server's own unless given."""
         [node] = self.nodes
         path = self._directory / f"{name}.yaml"
