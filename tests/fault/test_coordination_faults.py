@@ -243,6 +243,8 @@ class Contest:
         self.history = history
         self._stack = stack
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        """Those that have not been killed."""
+        self._numbers = itertools.count()
         for ahead_s in (DAY_S, 0.0, -DAY_S):
             self._start(ahead_s)
         self._goes_on("the first leader")
@@ -254,7 +256,7 @@ class Contest:
             "ttl_s": self._ttl_s,
             "ahead_s": ahead_s,
         }
-        log = self._stack.enter_context((self._service.home / f"log-{len(self._processes)}").open("wb"))
+        log = self._stack.enter_context((self._service.home / f"log-{next(self._numbers)}").open("wb"))
         process = subprocess.Popen([sys.executable, str(CONTENDERS), json.dumps(asked)], stderr=log)
         self._processes[process.pid] = process
         self._stack.callback(self._end, process)
@@ -312,7 +314,7 @@ class Contest:
     def kill(self) -> None:
         """The leader dies."""
         leader, epoch = self.history.leader(), self.history.epoch()
-        self._end(self._processes[leader])
+        self._end(self._processes.pop(leader))
         self._goes_on("a death", epoch)
         self._start(0.0)
 
