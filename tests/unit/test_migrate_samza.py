@@ -83,7 +83,7 @@ def test_a_stateless_job_on_yarn(key: str, outcome: Outcome, says: str) -> None:
         ("job.coordinator.zk.consensus.timeout.ms", Outcome.NO_EFFECT, "do not vote"),
         ("task.name.grouper.factory", Outcome.AS_IS, "GroupByContainerIdsFactory"),
         ("stores.sessions.changelog", Outcome.AS_IS, "rebuilt"),
-        ("stores.sessions.rocksdb.ttl.ms", Outcome.NO_EFFECT, "cleanup.policy=compact"),
+        ("stores.sessions.rocksdb.ttl.ms", Outcome.AS_IS, "gone as soon as it is older"),
         ("stores.cache.changelog", Outcome.MAPPED, "sessions-2-cache-changelog"),
         ("serializers.registry.avro-profile.class", Outcome.PORT, "grete.Serde"),
         ("systems.kafka.producer.partitioner.class", Outcome.NO_EFFECT, "hashCode"),

@@ -9,6 +9,7 @@ from typing import Any
 
 from grete.application.collector import CarriedCollector, CarriedOutput
 from grete.application.context import Context, TaskControl
+from grete.application.expiry import task_store
 from grete.application.load import has_own, load_task
 from grete.application.metrics import CarriedMetrics
 from grete.application.pipe import Blob, pack_column
@@ -16,6 +17,7 @@ from grete.application.questions import Worker, WorkersStore
 from grete.application.store import TaskStore
 from grete.application.timers import Timers
 from grete.application.undo import Undoable
+from grete.clock import SystemClock
 from grete.model.ids import SystemStreamPartition, TaskName
 
 Reply = tuple[Any, Sequence[Blob]]
@@ -31,8 +33,8 @@ class Hosted(Undoable):
         self.collector: CarriedCollector = CarriedCollector(lambda stream: _open_output(worker, stream))
         self.bases = {store: WorkersStore(worker, index, store) for store in hello["stores"]}
         self.stores: dict[str, TaskStore[WorkersStore]] = {
-            store: TaskStore(self.bases[store], worker.serdes(described))
-            for store, described in hello["stores"].items()
+            store: task_store(self.bases[store], worker.serdes(described), ttl_ms, SystemClock().wall_ms)
+            for store, (described, ttl_ms) in hello["stores"].items()
         }
         self.metrics = CarriedMetrics(lambda *metric: worker.ask("metric", [index, *metric]))
         self.instance = load_task(hello["task_class"])

@@ -25,6 +25,7 @@ _OLDEST = (3, 11)
 API = (
     "grete",
     "grete.api",
+    "grete.clock",
     "grete.errors",
     "grete.suggestions",
     "grete.model",
@@ -36,6 +37,7 @@ API = (
     "grete.application.carried",
     "grete.application.collector",
     "grete.application.context",
+    "grete.application.expiry",
     "grete.application.hosted",
     "grete.application.load",
     "grete.application.metrics",

@@ -85,13 +85,16 @@ class TaskStore(Generic[B]):
         return self._scan(None, None)
 
     def _scan(self, first: bytes | None, last: bytes | None) -> Iterator[tuple[Any, Any]]:
+        for key, value in self._entries(first, last):
+            yield self._key_from_bytes(key), self._value_from_bytes(value)
+
+    def _entries(self, first: bytes | None, last: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         changed = sorted(
             (key, value)
             for key, value in self._changes.items()
             if (first is None or key >= first) and (last is None or key < last)
         )
-        for key, value in _merge(self._file.scan(first, last), changed):
-            yield self._key_from_bytes(key), self._value_from_bytes(value)
+        return _merge(self._file.scan(first, last), changed)
 
     # --- used by the task runner, not by tasks ---
 

@@ -25,6 +25,7 @@ from grete.errors import GreteError
 if TYPE_CHECKING:
     from grete.kafka.inspector import BrokerFacts, KafkaInspector, TopicFacts
     from grete.model.ids import JobId
+    from grete.systems.kafka.stream_settings import StreamSettings
 
 _WEEK_MINUTES = 7 * 24 * 60
 _SKEW_S = 60.0
@@ -39,20 +40,23 @@ def kafka_findings(settings: Settings) -> Iterator[Finding]:
     try:
         from grete.clock import SystemClock
         from grete.kafka.inspector import KafkaInspector
+        from grete.systems.kafka.stream_settings import StreamSettings
     except GreteError as error:
         yield Finding("kafka", False, str(error), "install it where the job runs")
         return
     for system in systems:
         try:
             inspector = KafkaInspector(settings.raw, system, SystemClock())
-            yield from _system(settings, system, inspector)
+            yield from _system(settings, system, inspector, StreamSettings(settings.raw, system))
         except GreteError as error:
             yield Finding(
                 f"kafka {system}", False, str(error), f"check systems.{system}.producer.* and the brokers"
             )
 
 
-def _system(settings: Settings, system: str, inspector: KafkaInspector) -> Iterator[Finding]:
+def _system(
+    settings: Settings, system: str, inspector: KafkaInspector, streams: StreamSettings
+) -> Iterator[Finding]:
     facts = inspector.brokers()
     yield Finding(f"kafka {system}", True, f"{facts.count} brokers answer")
     timeout_s = max(inspector.transaction_timeout_s, settings.task.transaction_timeout_s)
@@ -62,10 +66,10 @@ def _system(settings: Settings, system: str, inspector: KafkaInspector) -> Itera
     for name, copies_key, copies in _logs(settings, system):
         topic = inspector.topic(name)
         yield from log_topic(system, name, topic, facts.count, copies_key, copies)
-    for name, store in _changelogs(settings, system):
+    for name in _changelogs(settings, system):
         topic = inspector.topic(name)
         if topic is not None:
-            yield from changelog_topic(system, store, topic)
+            yield from changelog_topic(system, streams, topic)
     yield _transactions(system, settings.job.id, inspector)
     yield from _stream(settings, system, inspector)
 
@@ -158,25 +162,21 @@ def log_topic(
     )
 
 
-def _changelogs(settings: Settings, system: str) -> Iterator[tuple[str, str]]:
-    """(topic, store) of each changelog on a system."""
+def _changelogs(settings: Settings, system: str) -> Iterator[str]:
+    """The topic of each changelog on a system."""
     for store in map(settings.store, settings.store_names):
         if (store.changelog_system or settings.coordinator.system) == system:
-            yield store.changelog_stream(settings.job.id), store.name
+            yield store.changelog_stream(settings.job.id)
 
 
-def changelog_topic(system: str, store: str, topic: TopicFacts) -> Iterator[Finding]:
-    """The topic of a changelog: compacted, or a store cannot be rebuilt from it."""
+def changelog_topic(system: str, streams: StreamSettings, topic: TopicFacts) -> Iterator[Finding]:
+    """The topic of a changelog: its store can be rebuilt from it, and what expires goes from it."""
     check = f"changelog {system}.{topic.name}"
     yield from _health(check, topic)
-    policy = {word.strip() for word in topic.config.get("cleanup.policy", "compact").split(",")}
-    yield Finding(
-        check,
-        policy == {"compact"},
-        f"{topic.partitions} partitions, cleanup.policy={','.join(sorted(policy))}",
-        f"the store {store} loses what is older than the topic's retention when it is rebuilt: set "
-        "cleanup.policy=compact on it, unless entries may expire",
-    )
+    policy = topic.config.get("cleanup.policy", "not known, for want of rights")
+    problem = streams.changelog_problem(topic.name, topic.config) if topic.config else None
+    says = f"{topic.partitions} partitions, cleanup.policy={policy}"
+    yield Finding(check, problem is None, says, "" if problem is None else f"it {problem}")
 
 
 def _health(check: str, topic: TopicFacts) -> Iterator[Finding]:

@@ -118,6 +118,7 @@ def policies(assignment: Assignment) -> list[StreamPolicy]:
             settings.store(store).changelog_stream(assignment.job),
             partitions=frozenset(task.changelog_partition for task in assignment.tasks),
             min_compaction_lag_ms=settings.store(store).compaction_lag_ms,
+            retention_ms=settings.store(store).ttl_ms,
         )
         for store in settings.store_names
     ]

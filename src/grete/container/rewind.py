@@ -169,7 +169,8 @@ class _Rewind:
         segments: list[SegmentWrite] = []
         for name in [] if self._is_pipeline else settings.store_names:
             stream = settings.store(name).changelog_stream(self._assignment.job)
-            changelog = Changelog(self._system, stream, step.task.changelog_partition)
+            place = (self._system, stream, step.task.changelog_partition)
+            changelog = Changelog(*place, is_expiring=settings.store(name).is_expiring)
             changes = self._changes(step, name, changelog)
             positions[name] = changelog.end + len(changes)
             segments += changelog.segments(changes, self._target.now_ms())

@@ -66,7 +66,8 @@ def _taken_over(
     checkpoint = TaskCommit({}) if before is None else before
     for store in [] if settings.job.is_pipeline else settings.store_names:
         stream = settings.store(store).changelog_stream(assignment.job)
-        changelog = Changelog(system, stream, task.changelog_partition)
+        expires = settings.store(store).is_expiring
+        changelog = Changelog(system, stream, task.changelog_partition, is_expiring=expires)
         changes = _undone(settings.task, f"task {task.name!r}: store {store!r}", changelog, checkpoint)
         positions[store] = changelog.end + len(changes)
         segments += changelog.segments(changes, now_ms)

@@ -111,7 +111,7 @@ def stores(assignment: Assignment, system: System) -> tuple[StoreSpec, ...]:
     specs = []
     for name in settings.store_names:
         stream = settings.store(name).changelog_stream(assignment.job)
-        specs.append(StoreSpec(name, stream, system.stream_uid(stream)))
+        specs.append(StoreSpec(name, stream, system.stream_uid(stream), settings.store(name).ttl_ms))
     return tuple(specs)
 
 

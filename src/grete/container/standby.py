@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import apsw
@@ -39,6 +40,7 @@ class StandbyRun:
         settings, name = Settings.of(assignment.config), single_system(assignment)
         self._assignment = assignment
         self._directory = assignment.standby_directory(home, replica_of(assignment.container_id))
+        self._clock = clock
         self._system = open_system(settings, name, home, clock)
         self._files: dict[tuple[TaskName, str], StoreFile] = {}
 
@@ -75,17 +77,26 @@ class StandbyRun:
         active = task_of_standby(task.name)
         file = self._files.get((active, store.name))
         if file is None:
-            path = store_path(self._directory, active, store.name)
-            file = StoreFile(path, store_identity(store, task.changelog_partition))
+            path, identity = (
+                store_path(self._directory, active, store.name),
+                store_identity(store, task.changelog_partition),
+            )
+            file = StoreFile(path, identity, now_ms=self._clock.wall_ms, ttl_ms=store.ttl_ms)
             self._files[active, store.name] = file
+        has_times = store.is_expiring
         end = int(self._system.offsets(store.changelog_stream)[task.changelog_partition].upcoming)
         file.settle(
             end,
             "",
             lambda first, last: self._system.changes(
-                store.changelog_stream, task.changelog_partition, first, last, copied_ms=file.copied_ms
+                store.changelog_stream,
+                task.changelog_partition,
+                first,
+                last,
+                copied_ms=file.copied_ms,
+                has_times=has_times,
             ),
-            unpack_changes,
+            partial(unpack_changes, has_times=has_times),
         )
         return end
 

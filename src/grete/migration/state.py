@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from grete.config import aliases
 from grete.config.key_tables.coordinator import SYSTEM as COORDINATOR_SYSTEM
+from grete.config.key_tables.streams import STORE_TTL
 from grete.config.key_tables.task import STATE_RETAIN
 from grete.config.settings import Settings
 from grete.config.settings.deploy import REQUESTS
@@ -105,14 +106,19 @@ def _back_end(config: Mapping[str, str], key: str) -> Notes:
 
 def _expiring(config: Mapping[str, str], prefix: str) -> Notes:
     key = f"{prefix}rocksdb.ttl.ms"
-    if config.get(key, "").strip():
-        yield Note(
-            Section.STORES,
-            key,
-            Outcome.NO_EFFECT,
-            "entries stay until the task deletes them; Samza made the changelog with cleanup.policy=delete for it",
-            "put a time into the value and delete old entries in window(); set cleanup.policy=compact on the topic",
-        )
+    if STORE_TTL.type.problem(config.get(key, "")) is not None:
+        return  # not set, or validation says what is wrong
+    store = Settings.of(config).store(prefix.split(".")[1])
+    if not store.is_expiring:
+        yield Note(Section.STORES, key, Outcome.NO_EFFECT, "entries stay, as in RocksDB with 0 or less")
+        return
+    yield Note(
+        Section.STORES,
+        key,
+        Outcome.AS_IS,
+        "an entry is gone as soon as it is older, where RocksDB may return it until it compacts; a store that is "
+        "rebuilt goes by the times of the changelog's records, where in Samza the time begins anew",
+    )
 
 
 def checkpoints(config: Mapping[str, str]) -> Notes:

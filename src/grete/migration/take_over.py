@@ -312,7 +312,10 @@ def _states(
             topic = inspector.topic(stream)
             if topic is None:
                 continue
-            changelogs = {t: Changelog(system, stream, p) for t, p in tasks if p < topic.partitions}
+            expires = settings.store(store).is_expiring
+            changelogs = {
+                t: Changelog(system, stream, p, is_expiring=expires) for t, p in tasks if p < topic.partitions
+            }
             yield from state(config, store, changelogs, written)
 
 

@@ -54,7 +54,7 @@ def check_name(stream: str) -> None:
 class StreamPolicy:
     """How much is kept of a stream, or of some of its partitions. None keeps everything.
 
-    Compacted streams have no retention, others no compaction.
+    Only compacted streams are compacted; of those, changelogs of stores whose entries expire have a retention, too.
     """
 
     stream: str

@@ -289,9 +289,13 @@ class _Planner:
         from grete.tasks.stores.rewind import Changelog
 
         stream = self._settings.store(store).changelog_stream(self._handle.job)
-        system = self._system(self._settings.task.commit_system)
+        place = (
+            self._system(self._settings.task.commit_system),
+            stream,
+            self._handle.changelog_mapping()[task],
+        )
         try:
-            Changelog(system, stream, self._handle.changelog_mapping()[task]).check_whole(position)
+            Changelog(*place, is_expiring=self._settings.store(store).is_expiring).check_whole(position)
         except JobError as error:
             raise JobError(
                 f"task {task!r}: store {store!r} cannot be restored: {error}; say --state keep or --state discard"

@@ -182,11 +182,20 @@ class System(SystemAdmin, TransactionalStore):
 
     @abstractmethod
     def changes(
-        self, stream: str, partition: int, start: int, end: int, *, copied_ms: int = 0
+        self,
+        stream: str,
+        partition: int,
+        start: int,
+        end: int,
+        *,
+        copied_ms: int = 0,
+        has_times: bool = False,
     ) -> Iterator[Change]:
         """Changelog records with start <= offset < end, in order, for a copy of the state at `start` (0: empty).
 
-        `copied_ms` is when the copy was known to be the state at `start`, by the wall clock of its machine.
+        `copied_ms` is when the copy was known to be the state at `start`, by the wall clock of its machine. With
+        `has_times` values are stamped with the times of their records (`grete.application.expiry`). From the empty
+        state on, what retention has removed is left out.
 
         Raises:
             OffsetOutOfRange: they do not bring such a copy to the state at `end`; it must start again. This may

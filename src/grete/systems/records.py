@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from grete.application.expiry import stamped
 from grete.arrow import np, pa, pc
 from grete.model.streams import Headers
 from grete.systems.columns import binary, integers
@@ -174,7 +175,14 @@ def unpack(data: bytes) -> pa.RecordBatch:
         return reader.read_next_batch()
 
 
-def unpack_changes(data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
-    """(key, value) of each record in packed changelog records."""
-    batch = unpack(data)
-    return zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
+def changes_of(batch: pa.RecordBatch, *, has_times: bool = False) -> Iterator[tuple[bytes, bytes | None]]:
+    """(key, value) of each changelog record; with `has_times` values are stamped with their record's time."""
+    values = batch.column(1).to_pylist()
+    if has_times:
+        values = stamped(values, batch.column(2).to_pylist())
+    return zip(batch.column(0).to_pylist(), values, strict=True)
+
+
+def unpack_changes(data: bytes, *, has_times: bool = False) -> Iterator[tuple[bytes, bytes | None]]:
+    """`changes_of` packed changelog records."""
+    return changes_of(unpack(data), has_times=has_times)

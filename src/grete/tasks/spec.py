@@ -30,12 +30,18 @@ class StoreSpec:
     """A store of every task and the changelog stream behind it.
 
     `changelog_uid` names this very incarnation of the stream: a file that was filled from another one, such as
-    a stream deleted and created again, is foreign and is rebuilt.
+    a stream deleted and created again, is foreign and is rebuilt. `ttl_ms` is the age at which entries expire.
     """
 
     name: str
     changelog_stream: str
     changelog_uid: str
+    ttl_ms: int | None = None
+
+    @property
+    def is_expiring(self) -> bool:
+        """Whether entries expire, so that values carry their times."""
+        return self.ttl_ms is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grete.api import StreamTask
 from grete.application.context import Context, TaskControl
+from grete.application.expiry import task_store, unstamped
 from grete.application.load import has_own, load_task
 from grete.application.store import TaskStore
 from grete.application.timers import Timers
@@ -87,8 +89,9 @@ class TaskWorker(Undoable):
             refill=lambda: take_over(path, identity, copies),
             restoring=Restoring(what, self._clock.monotonic_s, self.metrics.restored),
             now_ms=self._clock.wall_ms,
+            ttl_ms=store.ttl_ms,
         )
-        return TaskStore(file, self._serdes_of_store(store.name))
+        return task_store(file, self._serdes_of_store(store.name), store.ttl_ms, self._clock.wall_ms)
 
     def _place(self, directory: str, store: StoreSpec) -> tuple[Path, str]:
         return (
@@ -100,8 +103,10 @@ class TaskWorker(Undoable):
         """Make stores and instance stand at exactly the committed state, and return the instance."""
         continues = self.instance is not None and self.token == progress.token
         for name, store in self.stores.items():
-            changes = self._reader_of_changes(self._store_specs[name].changelog_stream, store.file)
-            store.file.settle(progress.store_positions.get(name, 0), progress.token, changes, unpack_changes)
+            spec = self._store_specs[name]
+            changes = self._reader_of_changes(spec, store.file)
+            unpack = partial(unpack_changes, has_times=spec.is_expiring)
+            store.file.settle(progress.store_positions.get(name, 0), progress.token, changes, unpack)
             store.begin_batch(continues=continues)
         failpoint("task.before-init")
         self.control.wants_commit = False
@@ -132,10 +137,11 @@ class TaskWorker(Undoable):
             failpoint("task.after-init")
         return self.instance
 
-    def _reader_of_changes(self, stream: str, file: StoreFile) -> ReadChanges:
+    def _reader_of_changes(self, store: StoreSpec, file: StoreFile) -> ReadChanges:
         def changes(start: int, end: int) -> Iterator[Change]:
-            partition = self.task.changelog_partition
-            return self._system.changes(stream, partition, start, end, copied_ms=file.copied_ms)
+            place = (store.changelog_stream, self.task.changelog_partition)
+            has_times = store.is_expiring
+            return self._system.changes(*place, start, end, copied_ms=file.copied_ms, has_times=has_times)
 
         return changes
 
@@ -157,9 +163,12 @@ class TaskWorker(Undoable):
     def _change(
         self, name: str, keys: Sequence[bytes | None], values: Sequence[bytes | None], now_ms: int
     ) -> StoreChange:
-        made = records(keys, values, [now_ms] * len(keys))
-        stream, partition = self._store_specs[name].changelog_stream, self.task.changelog_partition
-        return StoreChange(name, stream, partition, made, write(made), self.stores[name].file)
+        store, times_ms = self._store_specs[name], [now_ms] * len(keys)
+        if store.is_expiring:
+            values, times_ms = unstamped(values, now_ms)
+        made = records(keys, values, times_ms)
+        place = (store.changelog_stream, self.task.changelog_partition)
+        return StoreChange(name, *place, made, write(made), self.stores[name].file)
 
     def close(self) -> None:
         """Let the instance close and release the files."""

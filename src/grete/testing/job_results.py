@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from grete.application.expiry import without_expired
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import TaskCommit, read_commits
 from grete.clock import Clock
@@ -40,6 +41,7 @@ class JobResults:
     def __init__(self, config: Mapping[str, str], system: LocalSystem, clock: Clock) -> None:
         self._config = dict(config)
         self._system = system
+        self._now_ms = clock.wall_ms
         self._model: JobModel | None = None
 
     @property
@@ -108,13 +110,13 @@ class JobResults:
             model.changelog_partition,
         )
         end = int(self._system.offsets(stream)[partition].upcoming)
-        content = dict(self._system.changes(stream, partition, 0, end))
+        ttl_ms = settings.store(name).ttl_ms
+        content = dict(self._system.changes(stream, partition, 0, end, has_times=ttl_ms is not None))
+        living = {key: value for key, value in sorted(content.items()) if value is not None}
+        if ttl_ms is not None:
+            living = without_expired(living, ttl_ms, self._now_ms())
         serdes = store_serdes(name, settings)
-        return {
-            serdes.key.from_bytes(key): serdes.message.from_bytes(value)
-            for key, value in sorted(content.items())
-            if value is not None
-        }
+        return {serdes.key.from_bytes(key): serdes.message.from_bytes(value) for key, value in living.items()}
 
     def checkpoints(self) -> dict[str, dict[str, int]]:
         """The last processed offset by task and `system.stream.partition`."""

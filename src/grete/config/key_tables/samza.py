@@ -79,9 +79,6 @@ TABLE: tuple[Key[object], ...] = (
     _unused("streams.%s.samza.intermediate", BOOLEAN, "false", _PLANNER),
     _unused("stores.%s.disallow.large.messages", BOOLEAN, "false", _LARGE),
     _unused("stores.%s.drop.large.messages", BOOLEAN, "false", _LARGE),
-    _unused(
-        "stores.%s.rocksdb.ttl.ms", MILLISECONDS, None, "entries stay until the task deletes them", unit="ms"
-    ),
     _unused("stores.%s.container.cache.size.bytes", INTEGER, None, _SQLITE, unit="bytes"),
     _unused("stores.%s.container.write.buffer.size.bytes", INTEGER, None, _SQLITE, unit="bytes"),
     _unused("stores.%s.clean.on.container.start", BOOLEAN, "false", "a store file that is behind is rebuilt"),

@@ -236,6 +236,16 @@ STORE_COMPACTION_LAG = Key(
 STORE_CHANGELOG_OTHER = Key(
     "stores.%s.changelog.%s", TEXT, None, _CONTAINER, "Properties of the changelog stream.", is_open=True
 )
+STORE_TTL = Key(
+    "stores.%s.rocksdb.ttl.ms",
+    MILLISECONDS,
+    None,
+    _CONTAINER,
+    "The age at which an entry expires, counted from its last put: it is not returned any more, and goes from the "
+    "store's file and from its changelog. 0 or -1 lets entries stay.",
+    default_doc="entries stay until the task deletes them",
+    unit="ms",
+)
 STORE_BACKUP = Key(
     "stores.%s.factories", TEXT, None, _CONTAINER, "Samza's state back ends.", no_effect="changelogs only"
 )

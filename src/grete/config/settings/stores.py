@@ -32,6 +32,7 @@ class StoreSettings(NamedSection):
     changelog = OptionalSetting(keys.STORE_CHANGELOG)
     key_serde = Setting(keys.STORE_KEY_SERDE)
     msg_serde = Setting(keys.STORE_MSG_SERDE)
+    _ttl_ms = OptionalSetting(keys.STORE_TTL)
 
     def changelog_stream(self, job: JobId) -> str:
         """The stream behind the store: the one that is named, or `<job>-<id>-<store>-changelog`.
@@ -65,6 +66,16 @@ class StoreSettings(NamedSection):
         """`stores.<name>.changelog.kafka.*`: settings of the changelog's topic by the broker's names."""
         own = f"stores.{self.name}.changelog.kafka."
         return {key.removeprefix(own): value for key, value in self.raw.items() if key.startswith(own)}
+
+    @property
+    def ttl_ms(self) -> int | None:
+        """The age at which entries expire; None where they do not, also by 0 or -1, as in RocksDB."""
+        return self._ttl_ms if self._ttl_ms is not None and self._ttl_ms > 0 else None
+
+    @property
+    def is_expiring(self) -> bool:
+        """Whether entries expire."""
+        return self.ttl_ms is not None
 
     @cached_property
     def compaction_lag_ms(self) -> int:

@@ -220,10 +220,17 @@ class EventHubsSystem(System):
             yield from batches(hub.namespace.ranges.read(hub.topic, partition, start, until))
 
     def changes(
-        self, stream: str, partition: int, start: int, end: int, *, copied_ms: int = 0
+        self,
+        stream: str,
+        partition: int,
+        start: int,
+        end: int,
+        *,
+        copied_ms: int = 0,
+        has_times: bool = False,
     ) -> Iterator[Change]:
         """See System: in the other system."""
-        return self._other.changes(stream, partition, start, end, copied_ms=copied_ms)
+        return self._other.changes(stream, partition, start, end, copied_ms=copied_ms, has_times=has_times)
 
     def partitioner(self, stream: SystemStream, key_serde: Serde) -> Partitioner:
         """See System: by `partition.method`; of streams beside the hubs their system's."""

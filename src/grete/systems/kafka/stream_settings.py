@@ -2,6 +2,8 @@
 
 Replication factors, changelog settings and their precedence are Samza's (KafkaConfig); a changelog is compacted and
 keeps its youngest changes from compaction for `min.compaction.lag.ms`, so that stores can be brought back to them.
+That of a store whose entries expire deletes by age as well. Samza's does that alone, because of a fault of brokers
+before 1.1 (KAFKA-6568): a restore reads all changes there, however often a key was put.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from grete.config.key import COUNT
-from grete.config.key_tables.streams import STORE_CHANGELOG_REPLICATION, SYSTEM_STREAM_DEFAULTS
+from grete.config.key_tables.streams import STORE_CHANGELOG_REPLICATION, STORE_TTL, SYSTEM_STREAM_DEFAULTS
 from grete.config.settings import Settings
 from grete.config.values import read_as
 from grete.kafka.topics import TopicSettings
@@ -19,6 +21,8 @@ from grete.model.streams import StreamSpec
 _CHANGELOG_SEGMENT_BYTES = 536_870_912
 _MESSAGE_BYTES = "1000012"
 _DAY_MS = 24 * 3600 * 1000
+_SEGMENT_MS = (600_000, 7 * _DAY_MS)
+"""The age at which a segment is closed, at least and at most (Kafka's default): only a closed one goes by its age."""
 _TOPIC_SETTINGS = ("cleanup.policy", "retention.ms", "retention.bytes", "segment.bytes", "max.message.bytes")
 
 
@@ -46,10 +50,22 @@ class StreamSettings:
         key, copies = stream.find("replication.factor") or (self._for_all("replication.factor"), "3")
         return TopicSettings(read_as(COUNT, key, copies), key, config)
 
-    def may_be_deleted_by_age(self, stream: str) -> bool:
-        """Whether the configuration has a changelog's records deleted by age."""
-        store = self._store_behind(stream)
-        return store is not None and "delete" in self._changelog(store).config["cleanup.policy"]
+    def changelog_problem(self, stream: str, topic: Mapping[str, str]) -> str | None:
+        """What is wrong with the settings of a changelog's topic, and the way out; None where they do.
+
+        What the configuration asks for under `stores.NAME.changelog.kafka.*` is as it is wanted.
+        """
+        store, policy = self._store_behind(stream), _words(topic.get("cleanup.policy", ""))
+        ttl_ms = None if store is None else self._settings.store(store).ttl_ms
+        own = {} if store is None else self._settings.store(store).kafka_properties
+        if store is not None and ttl_ms is not None:
+            return _expiry_problem(stream, store, topic, own, ttl_ms)
+        if policy == {"compact"} or "delete" in _words(own.get("cleanup.policy", "")):
+            return None
+        return (
+            f"exists with cleanup.policy={','.join(sorted(policy))}, so state that does not change would be deleted "
+            f"by age. {_set_by(stream, 'cleanup.policy=compact')}"
+        )
 
     def _store_behind(self, stream: str) -> str | None:
         settings, job = self._settings, self._settings.job.written_id
@@ -72,6 +88,7 @@ class StreamSettings:
             "max.message.bytes": _MESSAGE_BYTES if largest is None else largest,
             "delete.retention.ms": settings.changelog_property("delete.retention.ms") or str(_DAY_MS),
             "min.compaction.lag.ms": str(settings.compaction_lag_ms),
+            **({} if settings.ttl_ms is None else _expiring(settings.ttl_ms)),
             **settings.kafka_properties,
         }
         key = STORE_CHANGELOG_REPLICATION.named(store)
@@ -80,3 +97,44 @@ class StreamSettings:
     def _for_all(self, name: str) -> str:
         """The key of a property of all streams of the system."""
         return SYSTEM_STREAM_DEFAULTS.named(self._system, name)
+
+
+def _expiring(ttl_ms: int) -> dict[str, str]:
+    """Settings of a changelog whose records go when they are older than that."""
+    shortest_ms, longest_ms = _SEGMENT_MS
+    return {
+        "cleanup.policy": "compact,delete",
+        "retention.ms": str(ttl_ms),
+        "segment.ms": str(min(max(ttl_ms, shortest_ms), longest_ms)),
+    }
+
+
+def _expiry_problem(
+    stream: str, store: str, topic: Mapping[str, str], own: Mapping[str, str], ttl_ms: int
+) -> str | None:
+    policy, kept_ms = _words(topic.get("cleanup.policy", "")), int(topic.get("retention.ms", "-1"))
+    key = STORE_TTL.named(store)
+    if ("delete" not in policy and "cleanup.policy" not in own) or (
+        kept_ms < 0 and "retention.ms" not in own
+    ):
+        return (
+            f"exists with cleanup.policy={','.join(sorted(policy))} and retention.ms={kept_ms}, so what {key} lets "
+            f"expire would stay in it for ever. "
+            f"{_set_by(stream, f'cleanup.policy=[compact,delete],retention.ms={ttl_ms}')}"
+        )
+    if "delete" in policy and 0 <= kept_ms < ttl_ms and "retention.ms" not in own:
+        return (
+            f"exists with retention.ms={kept_ms}, so entries would be lost before {key}={ttl_ms} when a store is "
+            f"rebuilt. {_set_by(stream, f'retention.ms={ttl_ms}')}"
+        )
+    return None
+
+
+def _words(policy: str) -> set[str]:
+    return {word.strip() for word in policy.split(",") if word.strip()}
+
+
+def _set_by(stream: str, settings: str) -> str:
+    return (
+        f"Set it: kafka-configs --alter --entity-type topics --entity-name {stream} --add-config {settings}"
+    )

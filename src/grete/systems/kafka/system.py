@@ -201,15 +201,11 @@ class KafkaSystem(System):
 
     def _check_policy(self, spec: StreamSpec) -> None:
         """A changelog whose records go by age loses state that was not changed for a week."""
-        if not spec.compacted or self._settings.may_be_deleted_by_age(spec.stream):
+        if not spec.compacted:
             return
-        policy = self._topics.config(spec.stream).get("cleanup.policy", "")
-        if {word.strip() for word in policy.split(",")} != {"compact"}:
-            raise StreamError(
-                f"stream {spec.stream!r} exists with cleanup.policy={policy}, so state that does not change would be "
-                f"deleted by age. Set it to compact: kafka-configs --alter --entity-type topics --entity-name "
-                f"{spec.stream} --add-config cleanup.policy=compact"
-            )
+        problem = self._settings.changelog_problem(spec.stream, self._topics.config(spec.stream))
+        if problem is not None:
+            raise StreamError(f"stream {spec.stream!r} {problem}")
 
     def add_partitions(self, stream: str, partitions: int) -> None:
         """See SystemAdmin."""
@@ -252,13 +248,22 @@ class KafkaSystem(System):
         return KafkaInputs(self._connection, self.reachable_offsets, clock)
 
     def changes(
-        self, stream: str, partition: int, start: int, end: int, *, copied_ms: int = 0
+        self,
+        stream: str,
+        partition: int,
+        start: int,
+        end: int,
+        *,
+        copied_ms: int = 0,
+        has_times: bool = False,
     ) -> Iterator[Change]:
         """See System.
 
         A tombstone stays for `delete.retention.ms` after its record was compacted. A copy that is older than half of
         that starts again: it may have missed one, and clocks differ.
         """
+        from grete.systems.records import changes_of
+
         if start > 0:
             kept_ms = int(self._remembered.config(stream).get("delete.retention.ms", "0"))
             if self._clock.wall_ms() - copied_ms > kept_ms / 2:
@@ -268,7 +273,7 @@ class KafkaSystem(System):
                 )
         oldest = self._ranges.range_of((stream, partition))[0] if start == 0 else start
         for _, batch in self.read(stream, partition, oldest, end):
-            yield from zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
+            yield from changes_of(batch, has_times=has_times)
 
     def partitioner(self, stream: SystemStream, key_serde: Serde) -> Partitioner:
         """See System: Samza's or Kafka's."""

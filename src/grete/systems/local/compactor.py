@@ -88,7 +88,7 @@ class Compactor:
             _note_last(last, segment.first, batch)
             horizon = segment.last + 1
             yield True
-        yield from self._drop(_Dropping(horizon, last))
+        yield from self._drop(listed[0].first, _Dropping(horizon, last))
 
     def _is_enough(self, dirty: Sequence[Segment], enough: int, before_ms: int) -> bool:
         """Whether so many bytes are old: the segment with which they come to `enough` is looked at, no other."""
@@ -100,8 +100,8 @@ class Compactor:
                 return batch is not None and newest_ms(batch) <= before_ms
         return False
 
-    def _drop(self, dropping: _Dropping) -> Iterator[bool]:
-        position = 0
+    def _drop(self, position: int, dropping: _Dropping) -> Iterator[bool]:
+        """Go through the segments from `position` on, which is 0, or where retention has got to."""
         while position < dropping.horizon:
             with self._file.reading() as connection:
                 listed = segments_from(connection, self._key, position, ENOUGH)

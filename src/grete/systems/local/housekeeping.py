@@ -5,8 +5,8 @@ transaction of its own, read and computed before it begins: a crash leaves eithe
 replaced it. Offsets never change.
 
 - Small neighbours become one segment: programs that append a record at a time leave thousands.
-- Retention drops whole segments from the front, of streams that ask for it, as Kafka does: those whose newest record
-  is older than `retention_ms`, and while the rest is at least `retention_bytes` a partition.
+- Retention drops whole segments from the front, of streams that ask for it, compacted or not, as Kafka does: those
+  whose newest record is older than `retention_ms`, and while the rest is at least `retention_bytes` a partition.
 - Compaction (see `local_compaction`) when the records that are old enough take as much as those that are clean, so
   that each is rewritten a bounded number of times.
 """
@@ -100,8 +100,7 @@ class Housekeeper:
                 if info.compacted:
                     compactor = Compactor(self._file, key, self._fences, self._limits)
                     yield from compactor.run(self._clock.wall_ms() - policy.min_compaction_lag_ms)
-                else:
-                    yield from self._trim(key, policy)
+                yield from self._trim(key, policy)
                 yield from self._merge(key)
                 yield False
 

@@ -323,14 +323,28 @@ class LocalSystem(System):
             )
 
     def changes(
-        self, stream: str, partition: int, start: int, end: int, *, copied_ms: int = 0
+        self,
+        stream: str,
+        partition: int,
+        start: int,
+        end: int,
+        *,
+        copied_ms: int = 0,
+        has_times: bool = False,
     ) -> Iterator[Change]:
         """See System. How far compaction has got is in the file, so the copy's age does not matter."""
+        from grete.systems.records import changes_of
+
         before = self.compaction(stream, partition)
         before.check_readable(start, end)
-        for _, batch in self.read(stream, partition, start, end):
-            yield from zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
+        for _, batch in self.read(stream, partition, start or self._oldest(stream, partition), end):
+            yield from changes_of(batch, has_times=has_times)
         self.compaction(stream, partition).check_undisturbed(start, before)
+
+    def _oldest(self, stream: str, partition: int) -> int:
+        """Where what retention has left of a partition begins."""
+        with self._file.reading() as connection:
+            return stream_rows.held_in(connection, stream_rows.stream_in(connection, stream), partition)[0]
 
 
 def _packed(messages: Iterable[Message], info: StreamInfo) -> list[SegmentWrite]:

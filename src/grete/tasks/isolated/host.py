@@ -59,7 +59,8 @@ class IsolatedWorker(TaskWorker):
         now_ms = self._clock.wall_ms()
         changed, self._changed = self._changed, []
         for name, keys, values in changed:
-            yield self._change(name, keys, values, now_ms)
+            of_expiring = self._store_specs[name].is_expiring
+            yield self._change(name, keys, values.to_pylist() if of_expiring else values, now_ms)
 
     def close(self) -> None:
         """See TaskWorker."""

@@ -45,7 +45,7 @@ def hello(spec: RunnerSpec) -> dict[str, Any]:
         ),
         "ssps": [[one.system, one.stream, one.partition, one.key_bucket] for one in spec.ssps],
         "tasks": [[task.name, list(task.ssps)] for task in spec.tasks],
-        "stores": {one.name: store_serde_names(one.name, settings) for one in spec.stores},
+        "stores": {one.name: [store_serde_names(one.name, settings), one.ttl_ms] for one in spec.stores},
         "inputs": {
             index: serde_names(spec.ssps[index].system_stream, settings) for index in range(len(spec.ssps))
         },

@@ -11,6 +11,9 @@ machine can be behind or carry unproven changes, but it can never hold a wrong v
     position < what is compacted                  rebuild: a tombstone that it has not seen may be gone
     anything else (foreign, ahead, damaged)       rebuild from the changelog's start
 
+Where entries expire, values are stamped with their times (`grete.application.expiry`), here and in what is read of
+the changelog. Expired rows are deleted from the base, a bounded number at a time: nobody sees them any more.
+
 Each row carries a CRC-32, checked when it is read, and all rows are checked when a process first opens the file:
 SQLite by itself does not notice a flipped bit inside a value. synchronous=NORMAL is enough, since losing the last
 transactions only makes the file older.
@@ -27,6 +30,7 @@ from typing import TypeVar
 
 import apsw
 
+from grete.application.expiry import STAMP_BYTES, oldest_living
 from grete.clock import SystemClock
 from grete.errors import OffsetOutOfRange
 from grete.failpoints import failpoint
@@ -50,6 +54,12 @@ CREATE TABLE IF NOT EXISTS pending (
   id INTEGER PRIMARY KEY CHECK (id = 0), token TEXT NOT NULL, position INTEGER NOT NULL, crc INTEGER NOT NULL,
   changes BLOB NOT NULL);
 """
+_WRITTEN = f"substr(v, 1, {STAMP_BYTES})"
+_EXPIRING_SCHEMA = f"CREATE INDEX IF NOT EXISTS kv_written ON kv ({_WRITTEN});"
+_EXPIRED = f"SELECT k FROM kv WHERE {_WRITTEN} < ? LIMIT ?"  # noqa: S608 - a constant
+_EXPIRED_AT_ONCE = 10_000
+"""So many rows are deleted in 40 ms, in which the task does nothing else."""
+_EXPIRY_LOOK_MS = 1_000
 _PRAGMAS = "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-16384"
 _CLOCK = SystemClock()
 _CHUNK = 4096
@@ -78,11 +88,14 @@ class StoreFile:
         restoring: Restoring | None = None,
         now_ms: Callable[[], int] = _CLOCK.wall_ms,
         busy_timeout_ms: int = _BUSY_TIMEOUT_MS,
+        ttl_ms: int | None = None,
     ) -> None:
         """`refill` may put a file of the same changelog in the place of one that is missing or unusable.
 
-        `restoring` learns of what is read from the changelog.
+        `restoring` learns of what is read from the changelog. With `ttl_ms` values are stamped, and older ones go.
         """
+        self._ttl_ms = ttl_ms
+        self._expiry_looked_ms = 0
         self._restoring = restoring or Restoring(path.stem)
         self._now_ms = now_ms
         self._noted_ms = 0
@@ -120,6 +133,8 @@ class StoreFile:
             # a statement that gives rows stops there: those after it run only when the rows are fetched
             connection.execute(_PRAGMAS).fetchall()
             connection.execute(_SCHEMA)
+            if self._ttl_ms is not None:
+                connection.execute(_EXPIRING_SCHEMA)
             failpoint("store.created")
             connection.execute("INSERT OR IGNORE INTO meta VALUES (0, ?, 0)", (self._changelog,))
         except apsw.Error:
@@ -181,6 +196,8 @@ class StoreFile:
         try:
             with faults_translated(self._path, "bring up to date"):
                 self._settle(position, token, read_changes, unpack)
+                if self._ttl_ms is not None:
+                    self._delete_expired(self._ttl_ms)
         except (*DAMAGE, OffsetOutOfRange) as error:
             self._restoring.begins_anew(error)
             self.rebuild()
@@ -211,6 +228,18 @@ class StoreFile:
             self._connection.execute("UPDATE meta SET position = ?", (position,))
             self._note_time()
         failpoint("store.settled")
+
+    def _delete_expired(self, ttl_ms: int) -> None:
+        now_ms = self._now_ms()
+        if 0 <= now_ms - self._expiry_looked_ms < _EXPIRY_LOOK_MS:
+            return
+        bound = oldest_living(ttl_ms, now_ms)
+        expired = self._connection.execute(_EXPIRED, (bound, _EXPIRED_AT_ONCE)).fetchall()
+        if expired:
+            with self._transaction():
+                self._connection.executemany("DELETE FROM kv WHERE k = ?", expired)
+        if len(expired) < _EXPIRED_AT_ONCE:
+            self._expiry_looked_ms = now_ms
 
     @property
     def copied_ms(self) -> int:

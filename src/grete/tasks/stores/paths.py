@@ -31,8 +31,12 @@ def store_path(directory: Path, task: str, store: str) -> Path:
 
 
 def store_identity(store: StoreSpec, changelog_partition: int) -> str:
-    """This very incarnation of the changelog stream, and the partition: files filled from another are foreign."""
-    return f"{store.changelog_uid}/{store.changelog_stream}/{changelog_partition}"
+    """This very incarnation of the changelog stream, and the partition: files filled from another are foreign.
+
+    So are those with times of a store whose entries do not expire any more, and the other way round.
+    """
+    expiring = "/expiring" if store.is_expiring else ""
+    return f"{store.changelog_uid}/{store.changelog_stream}/{changelog_partition}{expiring}"
 
 
 def tasks_with_stores(spec: RunnerSpec) -> list[int]:
