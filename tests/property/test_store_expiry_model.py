@@ -123,5 +123,5 @@ class ExpiringStoreMachine(RuleBasedStateMachine):
 
 TestExpiringStore = ExpiringStoreMachine.TestCase
 TestExpiringStore.settings = settings(
-    max_examples=20, stateful_step_count=20, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=15, stateful_step_count=20, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
