@@ -79,7 +79,8 @@ class TaskCoordinator(Protocol):
 class KeyValueStore(Protocol):
     """A task's store: what it puts is durable, together with the checkpoint, with the next commit.
 
-    Keys and values go through the store's serdes. Iteration is in the order of the serialised keys.
+    Keys and values go through the store's serdes. Iteration is in the order of the serialised keys. With
+    `stores.<name>.rocksdb.ttl.ms` an entry whose last put is longer ago is not there.
     """
 
     def get(self, key: Any) -> Any:

@@ -36,9 +36,10 @@ def job(harmed_broker: KafkaCluster) -> dict[str, str]:
     name = f"moved_{uuid.uuid4().hex[:8]}"
     config = samza_config(harmed_broker.bootstrap, name)
     admin = AdminClient({"bootstrap.servers": harmed_broker.bootstrap})
-    for topic in ("page-views", f"{name}-counts-changelog"):
+    for topic, policy in (("page-views", "delete"), (f"{name}-counts-changelog", "compact")):
         if topic not in admin.list_topics(timeout=patient(10)).topics:
-            admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(30)
+            new = NewTopic(topic, 2, 1, config={"cleanup.policy": policy})
+            admin.create_topics([new])[topic].result(30)
     fill(harmed_broker)
     return {
         **config,
@@ -110,6 +111,7 @@ def test_tasks_offsets_and_changelog_partitions_are_samzas(
         ),
         ({"task.inputs": "kafka.narrow"}, "task.inputs"),
         ({"stores.counts.changelog": "kafka.narrow"}, "stores.counts.changelog"),
+        ({"stores.counts.rocksdb.ttl.ms": "60000"}, "stores.counts.changelog"),
     ],
 )
 def test_what_would_lose_state_or_offsets_is_reported(

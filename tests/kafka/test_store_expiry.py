@@ -74,7 +74,10 @@ def job(kafka: KafkaCluster, tmp_path: Path) -> Iterator[ExpiringJob]:
 
 def delete_before(kafka: KafkaCluster, job: Job, offset: int) -> None:
     """What the brokers' retention does, every five minutes."""
-    admin, where = AdminClient({"bootstrap.servers": kafka.bootstrap}), TopicPartition(job.changelog, 0, offset)
+    admin, where = (
+        AdminClient({"bootstrap.servers": kafka.bootstrap}),
+        TopicPartition(job.changelog, 0, offset),
+    )
     admin.delete_records([where])[where].result(30)
 
 
@@ -129,7 +132,9 @@ def test_a_standby_copy_is_taken_over_with_its_times(job: ExpiringJob) -> None:
     assert job.counts() == {"a": [1, 1], "b": [1, 2, 3]}
 
 
-def test_the_changelogs_topic_is_made_so_and_another_is_refused(kafka: KafkaCluster, job: ExpiringJob) -> None:
+def test_the_changelogs_topic_is_made_so_and_another_is_refused(
+    kafka: KafkaCluster, job: ExpiringJob
+) -> None:
     made = job.system._topics.config(job.changelog)
     assert {word.strip() for word in made["cleanup.policy"].split(",")} == {"compact", "delete"}
     assert (made["retention.ms"], made["segment.ms"]) == (str(HOUR_MS), str(HOUR_MS))

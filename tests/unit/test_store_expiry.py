@@ -18,6 +18,8 @@ from grete.container.housekeeping import policies
 from grete.errors import ConfigError
 from grete.metadata.startpoint_state import state_entry
 from grete.metadata.startpoints import startpoint_entry, startpoint_key
+from grete.migration.note import Outcome
+from grete.migration.take_over import changelog
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.model.startpoint import Startpoint, StartpointKind, StateChoice, StateRequest
 from grete.model.streams import StreamSpec
@@ -409,8 +411,11 @@ def test_a_topic_that_is_there_is_judged_by_what_expires(topic: str, own: str, s
         CONFIG | {"job.name": "j", "stores.shelf.changelog": "kafka.c"} | extra, "kafka"
     )
     found = settings.changelog_problem("c", {"cleanup.policy": policy, "retention.ms": kept_ms})
-    assert (found or "").__contains__(says)
     assert bool(found) == bool(says)
+    if found is not None:
+        assert says in f"{found.says}; {found.way_out}"
+        note = changelog("shelf", "kafka.c", 1, 1, found)
+        assert (note.outcome, note.way_out) == (Outcome.BLOCKS, found.way_out)
 
 
 def test_without_expiry_a_topic_that_deletes_is_refused() -> None:

@@ -176,7 +176,9 @@ def changelog_topic(system: str, streams: StreamSettings, topic: TopicFacts) -> 
     policy = topic.config.get("cleanup.policy", "not known, for want of rights")
     problem = streams.changelog_problem(topic.name, topic.config) if topic.config else None
     says = f"{topic.partitions} partitions, cleanup.policy={policy}"
-    yield Finding(check, problem is None, says, "" if problem is None else f"it {problem}")
+    yield Finding(
+        check, problem is None, says, "" if problem is None else f"it {problem.says}; {problem.way_out}"
+    )
 
 
 def _health(check: str, topic: TopicFacts) -> Iterator[Finding]:

@@ -32,6 +32,8 @@ from grete.migration.state import log_system
 from grete.model.ids import JobId, SystemStream, SystemStreamPartition, TaskName
 from grete.systems.admin import PartitionOffsets
 from grete.systems.factory import open_system
+from grete.systems.kafka.stream_settings import StreamSettings as TopicsOfStreams
+from grete.systems.kafka.stream_settings import TopicProblem
 from grete.tasks.stores.rewind import Changelog
 from grete.wire.checkpoint_json import decode_log_key
 
@@ -269,21 +271,31 @@ def _start(
 
 
 def _changelogs(config: Mapping[str, str], job: JobId, calculated: Calculated, clock: Clock) -> Notes:
-    settings = Settings.of(config)
+    settings, system = Settings.of(config), log_system(config)
     needed = max(calculated.changelog.values(), default=-1) + 1
+    streams = TopicsOfStreams(config, system)
     for store in settings.store_names:
-        system = log_system(config)
         name = settings.store(store).changelog_stream(job)
         topic = (
             KafkaInspector(config, system, clock).topic(name)
-            if Settings.of(config).system(system).capabilities.kafka_topics
+            if settings.system(system).capabilities.kafka_topics
             else None
         )
-        yield changelog(store, f"{system}.{name}", None if topic is None else topic.partitions, needed)
+        problem = (
+            streams.changelog_problem(name, topic.config) if topic is not None and topic.config else None
+        )
+        yield changelog(
+            store, f"{system}.{name}", None if topic is None else topic.partitions, needed, problem
+        )
 
 
-def changelog(store: str, name: str, partitions: int | None, needed: int) -> Note:
-    """Whether a store can be rebuilt from its changelog; `partitions` None: there is none."""
+def changelog(
+    store: str, name: str, partitions: int | None, needed: int, problem: TopicProblem | None = None
+) -> Note:
+    """Whether a store can be rebuilt from its changelog; `partitions` None: there is none.
+
+    `problem` is what a start would say of its topic.
+    """
     key = f"stores.{store}.changelog"
     if partitions is None:
         says = f"{name} is not there: it will be made, and the store begins empty"
@@ -296,6 +308,8 @@ def changelog(store: str, name: str, partitions: int | None, needed: int) -> Not
             f"{name} has {partitions} partitions, and the mapping of tasks needs {needed}",
             "it is the changelog of another job, or the coordinator stream is",
         )
+    if problem is not None:
+        return Note(Section.STORES, key, Outcome.BLOCKS, f"{name} {problem.says}", problem.way_out)
     return Note(Section.STORES, key, Outcome.AS_IS, f"{name} has {partitions} partitions for {needed} tasks")
 
 

@@ -9,6 +9,7 @@ before 1.1 (KAFKA-6568): a restore reads all changes there, however often a key 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from grete.config.key import COUNT
 from grete.config.key_tables.streams import STORE_CHANGELOG_REPLICATION, STORE_TTL, SYSTEM_STREAM_DEFAULTS
@@ -24,6 +25,13 @@ _DAY_MS = 24 * 3600 * 1000
 _SEGMENT_MS = (600_000, 7 * _DAY_MS)
 """The age at which a segment is closed, at least and at most (Kafka's default): only a closed one goes by its age."""
 _TOPIC_SETTINGS = ("cleanup.policy", "retention.ms", "retention.bytes", "segment.bytes", "max.message.bytes")
+
+
+class TopicProblem(NamedTuple):
+    """What is wrong with a topic, and the way out."""
+
+    says: str
+    way_out: str
 
 
 class StreamSettings:
@@ -50,8 +58,8 @@ class StreamSettings:
         key, copies = stream.find("replication.factor") or (self._for_all("replication.factor"), "3")
         return TopicSettings(read_as(COUNT, key, copies), key, config)
 
-    def changelog_problem(self, stream: str, topic: Mapping[str, str]) -> str | None:
-        """What is wrong with the settings of a changelog's topic, and the way out; None where they do.
+    def changelog_problem(self, stream: str, topic: Mapping[str, str]) -> TopicProblem | None:
+        """What is wrong with the settings of a changelog's topic, None where they do.
 
         What the configuration asks for under `stores.NAME.changelog.kafka.*` is as it is wanted.
         """
@@ -62,9 +70,10 @@ class StreamSettings:
             return _expiry_problem(stream, store, topic, own, ttl_ms)
         if policy == {"compact"} or "delete" in _words(own.get("cleanup.policy", "")):
             return None
-        return (
+        return TopicProblem(
             f"exists with cleanup.policy={','.join(sorted(policy))}, so state that does not change would be deleted "
-            f"by age. {_set_by(stream, 'cleanup.policy=compact')}"
+            f"by age",
+            _set_by(stream, "cleanup.policy=compact"),
         )
 
     def _store_behind(self, stream: str) -> str | None:
@@ -111,21 +120,22 @@ def _expiring(ttl_ms: int) -> dict[str, str]:
 
 def _expiry_problem(
     stream: str, store: str, topic: Mapping[str, str], own: Mapping[str, str], ttl_ms: int
-) -> str | None:
+) -> TopicProblem | None:
     policy, kept_ms = _words(topic.get("cleanup.policy", "")), int(topic.get("retention.ms", "-1"))
     key = STORE_TTL.named(store)
     if ("delete" not in policy and "cleanup.policy" not in own) or (
         kept_ms < 0 and "retention.ms" not in own
     ):
-        return (
+        return TopicProblem(
             f"exists with cleanup.policy={','.join(sorted(policy))} and retention.ms={kept_ms}, so what {key} lets "
-            f"expire would stay in it for ever. "
-            f"{_set_by(stream, f'cleanup.policy=[compact,delete],retention.ms={ttl_ms}')}"
+            f"expire would stay in it for ever",
+            _set_by(stream, f"cleanup.policy=[compact,delete],retention.ms={ttl_ms}"),
         )
     if "delete" in policy and 0 <= kept_ms < ttl_ms and "retention.ms" not in own:
-        return (
+        return TopicProblem(
             f"exists with retention.ms={kept_ms}, so entries would be lost before {key}={ttl_ms} when a store is "
-            f"rebuilt. {_set_by(stream, f'retention.ms={ttl_ms}')}"
+            f"rebuilt",
+            _set_by(stream, f"retention.ms={ttl_ms}"),
         )
     return None
 
@@ -136,5 +146,5 @@ def _words(policy: str) -> set[str]:
 
 def _set_by(stream: str, settings: str) -> str:
     return (
-        f"Set it: kafka-configs --alter --entity-type topics --entity-name {stream} --add-config {settings}"
+        f"set it: kafka-configs --alter --entity-type topics --entity-name {stream} --add-config {settings}"
     )

@@ -205,7 +205,7 @@ class KafkaSystem(System):
             return
         problem = self._settings.changelog_problem(spec.stream, self._topics.config(spec.stream))
         if problem is not None:
-            raise StreamError(f"stream {spec.stream!r} {problem}")
+            raise StreamError(f"stream {spec.stream!r} {problem.says}; {problem.way_out}")
 
     def add_partitions(self, stream: str, partitions: int) -> None:
         """See SystemAdmin."""
