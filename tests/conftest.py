@@ -196,7 +196,8 @@ def postgresql() -> Iterator[PostgreSql]:
 def secure_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureCluster]:
     """One broker that asks who comes, for the whole run, started by the first test that asks for it.
 
-    `ann` gets in by PLAIN and `bob` by SCRAM; the third user is as on Event Hubs, without transactions.
+    `ann` gets in by PLAIN and `bob` by SCRAM; `cyd` has what a test grants; the last is as on Event Hubs, without
+    transactions.
     """
     with shared("secure_kafka", _asking_broker, lambda: tmp_path_factory.mktemp("secure")) as cluster:
         allow_records(cluster, "$ConnectionString")
@@ -207,7 +208,7 @@ def _asking_broker(directory: Path, **how: bool) -> SecureCluster:
     hub = "Endpoint=sb://flights.servicebus.windows.net/;SharedAccessKeyName=all;SharedAccessKey=aGlkZGVuIGluIHNpZ2h0"
     login = BrokerLogin(
         make_authority(directory / "authority"),
-        users={"ann": "wonderland-4f1c; mad\\hatter", "$ConnectionString": hub},
+        users={"ann": "wonderland-4f1c; mad\\hatter", "cyd": "of-few-rights", "$ConnectionString": hub},
         scram_users={"bob": "the-builder"},
         transactional_users=("ann", "bob"),
     )

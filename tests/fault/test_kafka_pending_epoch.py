@@ -11,12 +11,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException
 
 from grete.clock import SystemClock
 from grete.config.settings import Settings
 from grete.errors import Fenced
 from grete.kafka.epoch import group_beside, writer_id
+from grete.kafka.epoch_topic import place_of_epochs
 from grete.kafka.settings import KafkaLogSettings
 from grete.keyed_log.base import Entry, Fence
 from grete.keyed_log.kafka import KafkaKeyedLog
@@ -83,7 +84,7 @@ def is_pending(cluster: KafkaCluster, name: str) -> bool:
         }
     )
     try:
-        consumer.committed([TopicPartition(name, 0)], timeout=5)
+        consumer.committed([place_of_epochs()], timeout=5)
     except KafkaException:
         return True
     finally:

@@ -2,8 +2,8 @@
 
 - **All or nothing**: an append is one transaction, its records are adjacent (else it is aborted and tried again), and
   readers see committed records only.
-- **Fenced** by the broker: each scope has a transactional id of its own (`kafka_writer`), and its epoch is an offset
-  committed in the same transaction, in a group without members. It takes no room in the log, and the group
+- **Fenced** by the broker: each scope has a transactional id of its own (`kafka_writer`), and its epoch is beside an
+  offset committed in the same transaction, in a group without members. It takes no room in the log, and the group
   coordinator answers for it in one request. Readers check the epoch in the record's header besides.
 - **In doubt**: each record carries its append's id (the writer's incarnation and a number, if the caller gives none).
   After a commit without answer the transactional id is opened again, which ends the old transaction one way or the
@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from grete.clock import Clock, Deadline
 from grete.errors import Fenced, IllegalStateError, InDoubt, LogCorrupted, LogError, LogUnreachable
 from grete.kafka.epoch import EpochPending, writer_id
+from grete.kafka.epoch_topic import EPOCHS
 from grete.kafka.errors import translated
 from grete.kafka.log_clients import KafkaClients
 from grete.kafka.log_topic import LogTopic, find_again, find_or_create
@@ -220,9 +221,9 @@ class KafkaKeyedLog(KeyedLog):
         if stored is None and was_at is not None:
             self._check_same_topic()
             raise LogError(
-                f"topic {self._name}: the epoch of {fence.scope!r} is gone from the brokers (its group was deleted, "
-                "or it was not written for longer than offsets.retention.minutes), so it is unknown whether "
-                f"another writer is above epoch {fence.epoch}. This process must end; restart it"
+                f"topic {self._name}: the epoch of {fence.scope!r} is gone from the brokers (its group or topic "
+                f"{EPOCHS} was deleted, or it was not written for longer than offsets.retention.minutes), so it is "
+                f"unknown whether another writer is above epoch {fence.epoch}. This process must end; restart it"
             )
         return self._reader.highest_epoch(fence.scope) if stored is None else stored
 

@@ -39,7 +39,7 @@ class KafkaWriter(TransactionalProducer):
         self.epoch_written_s = float("-inf")
         self.place = (clients.topic, 0)
         self._clients = clients
-        self._epoch = ScopeEpoch(clients, transactional_id)
+        self._epoch = ScopeEpoch(clients, transactional_id, clock)
 
     def open(self, deadline_s: float) -> None:
         """Take the id over. Afterwards nothing of an older producer is open in the topic, whatever brokers forgot.
@@ -61,7 +61,10 @@ class KafkaWriter(TransactionalProducer):
         Raises:
             EpochPending, NotWritten: see `ScopeEpoch.stored`.
         """
-        return self._epoch.stored()
+        stored = self._epoch.stored()
+        if self._epoch.is_copy_behind:
+            self.epoch_written_s = float("-inf")  # it is written again, to where an older version reads it
+        return stored
 
     def settled_epoch(self, deadline_s: float) -> int | None:
         """The same, when the id was just opened: what still keeps it pending is nobody's, and is ended.
@@ -70,10 +73,10 @@ class KafkaWriter(TransactionalProducer):
             NotWritten: see `ScopeEpoch.end_pending`.
         """
         try:
-            return self._epoch.stored()
+            return self.stored_epoch()
         except EpochPending:
             self._epoch.end_pending(self, deadline_s)
-        return self._epoch.stored()
+        return self.stored_epoch()
 
     def write(self, append: Append, deadline_s: float, check: Callable[[int], None]) -> int:
         """Append in one transaction; returns the last offset, -1 for no entries. `check` sees the first offset.
@@ -82,6 +85,8 @@ class KafkaWriter(TransactionalProducer):
             NotWritten: nothing became readable.
             OutcomeUnknown: the commit may have happened. The id must be opened again before anything else.
         """
+        if append.epoch is not None:
+            self._epoch.prepare()
         try:
             self.begin()
             self._produce(append)

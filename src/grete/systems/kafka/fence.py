@@ -1,11 +1,12 @@
 """The fences of a Kafka system: the epoch below which brokers let no process commit.
 
-A log of its own, `__grete_fences`, holds each scope's epoch (as the keyed log on Kafka does: an offset of a group
-without members, written under a transactional id) and, as a record, how many transactional ids the scope has used.
-A container's epoch is raised in two steps: first it is durable there, then every id of the scope is opened. A process
-that opens an id reads the epoch right afterwards and stops when it is higher than its own. So once `raise_fence` has
-returned, no process of an older epoch commits: one that held an id is refused, and one that opens an id stops. The
-number of the container's epoch of shares is a scope of its own (`epoch_scope`), written and read in the same steps.
+A log of its own, `__grete_fences`, holds each scope's epoch (as the keyed log on Kafka does: beside an offset of a
+group without members, written under a transactional id) and, as a record, how many transactional ids the scope has
+used. A container's epoch is raised in two steps: first it is durable there, then every id of the scope is opened. A
+process that opens an id reads the epoch right afterwards and stops when it is higher than its own. So once
+`raise_fence` has returned, no process of an older epoch commits: one that held an id is refused, and one that opens
+an id stops. The number of the container's epoch of shares is a scope of its own (`epoch_scope`), written and read in
+the same steps.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from contextlib import suppress
 from grete.clock import Clock
 from grete.errors import Fenced, LogError
 from grete.kafka.epoch import ScopeEpoch, writer_id
+from grete.kafka.epoch_topic import EPOCHS
 from grete.kafka.log_clients import KafkaClients
 from grete.kafka.producer import NotWritten, TransactionalProducer
 from grete.kafka.settings import KafkaLogSettings
@@ -40,7 +42,7 @@ class FenceReader:
 
     def __init__(self, scope: str, settings: KafkaLogSettings, clock: Clock) -> None:
         self._scope = scope
-        self._epoch = ScopeEpoch(KafkaClients(FENCES, settings, clock), writer_id(FENCES, scope))
+        self._epoch = ScopeEpoch(KafkaClients(FENCES, settings, clock), writer_id(FENCES, scope), clock)
 
     def check(self, epoch: int) -> None:
         """Whether `epoch` is still the highest.
@@ -53,7 +55,7 @@ class FenceReader:
         stored = self._epoch.stored()
         if stored is None:
             raise LogError(
-                f"the epoch of {self._scope!r} is gone from the brokers (topic {FENCES} was deleted, or it was not "
+                f"the epoch of {self._scope!r} is gone from the brokers (topic {EPOCHS} was deleted, or it was not "
                 "raised for longer than offsets.retention.minutes), so it is unknown whether another process is "
                 f"above epoch {epoch}. This process must end; restart it"
             )
