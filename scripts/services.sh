@@ -13,6 +13,7 @@ cd "$(dirname "$0")/.."
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/grete
 azurite_directory=${GRETE_AZURITE:-$cache/azurite-3.35.0}
 kafka_jars_directory=${GRETE_KAFKA_JARS:-$cache/kafka-4.3.1}
+kafka_tools_directory=${GRETE_KAFKA_TOOLS:-$cache/kafka-tools-4.3.1}
 yarn_jars_directory=${GRETE_YARN_JARS:-$cache/yarn-3.5.0}
 zookeeper_jars_directory=${GRETE_ZOOKEEPER_JARS:-$cache/zookeeper-3.9.5}
 samza_jars_directory=${GRETE_SAMZA_JARS:-$cache/samza-1.8.0}
@@ -76,6 +77,8 @@ azurite_modules() { # all or nothing, as the jars
 spark_kafka_jars() { fetch_jars scripts/spark-kafka/pom.xml "$spark_kafka_jars_directory"; }
 
 kafka_jars() { fetch_jars scripts/kafka/pom.xml "$kafka_jars_directory"; }
+
+kafka_tools() { fetch_jars scripts/kafka-tools/pom.xml "$kafka_tools_directory"; } # as operators have them
 
 yarn_jars() { fetch_jars scripts/yarn/pom.xml "$yarn_jars_directory"; }
 
@@ -210,6 +213,6 @@ kube_apiserver_with_go() {
   fi
 }
 
-for service in ${SERVICES:-strace_present postgresql_present azurite_modules kafka_jars kafka_archive spark_kafka_jars spark_sinks_jars zookeeper_jars yarn_jars samza_jars samza_runner application_wheels spark_archive kube_apiserver_with_go}; do
+for service in ${SERVICES:-strace_present postgresql_present azurite_modules kafka_jars kafka_tools kafka_archive spark_kafka_jars spark_sinks_jars zookeeper_jars yarn_jars samza_jars samza_runner application_wheels spark_archive kube_apiserver_with_go}; do
   "$service"
 done

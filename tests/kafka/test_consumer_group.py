@@ -13,11 +13,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from tests.support.consumer_group import group_lag, group_offsets, joined
+from tests.support.kafka_tools import described_groups
 
 from grete.cli.main import main
 from grete.clock import SystemClock
 from grete.config.settings import Settings
 from grete.errors import Fenced, GreteError, StreamError
+from grete.kafka.epoch_topic import EPOCHS
 from grete.model.fence import Fence
 from grete.model.ids import JobId, SystemStreamPartition
 from grete.model.streams import StreamSpec
@@ -48,7 +50,8 @@ class Job:
     def __init__(self, cluster: KafkaCluster, home: Path, *, is_shown: bool = True) -> None:
         self.bootstrap = cluster.bootstrap
         self.id = JobId(f"shown-{uuid.uuid4().hex[:8]}")
-        self.topic, self.group = f"{self.id.name}-in", f"{self.id.name}-group"
+        self.topic = f"{self.id.name}-in"
+        self.group = f"{self.id.name}-group" if is_shown else f"grete-{self.id}"
         self.home = home
         self.held = home / "held"
         (home / "reading.py").write_text(APPLICATION.replace("HELD", str(self.held)))
@@ -173,6 +176,26 @@ def test_the_lag_of_the_group_is_the_lag_of_the_job_and_follows_a_rewind(job: Jo
     assert "consumer group" not in job.log()
 
 
+def test_kafkas_own_tool_shows_a_job_in_one_group_as_status_does(kafka: KafkaCluster, home: Path) -> None:
+    """Without a word of the configuration; the other groups, which keep epochs, have no lag."""
+    job = Job(kafka, home, is_shown=False)
+    job.fill(5)
+    job.run_until_shown()
+    job.fill(3)
+    with open_job(job.id) as handle:
+        status = {str(ssp.partition): str(lag) for ssp, lag in handle.lag().by_ssp.items()}
+    assert status == {str(partition): "3" for partition in range(PARTITIONS)}
+    rows = [row for row in described_groups(job.bootstrap) if job.id.name in row.group]
+    own = [row for row in rows if row.group == job.group]
+    assert {row.topic for row in own} == {job.topic}
+    assert {str(row.partition): row.lag for row in own} == status
+    assert {row.partition: int(row.offset) for row in own} == {
+        partition: last + 1 for partition, last in job.processed().items()
+    }
+    epochs = {(row.topic, row.offset, row.end, row.lag) for row in rows if row.group != job.group}
+    assert epochs == {(EPOCHS, "0", "0", "0")}
+
+
 def test_marks_of_transactions_are_no_lag(job: Job) -> None:
     """As for any consumer: behind the last record of another job's output there is the mark of its commit."""
     with closing(job.system()) as system:
@@ -198,6 +221,7 @@ def test_a_running_job_is_shown_as_soon_as_the_key_is_set(kafka: KafkaCluster, h
     job = Job(kafka, home, is_shown=False)
     job.fill(5)
     with job.running():
+        job.group = f"{job.id.name}-group"
         assert job.offsets() == {}
         assert main(["config", "set", "--job", job.id.name, KEY, job.group, "--reason", "dashboards"]) == 0
         eventually(lambda: job.lag() == everywhere(0), "the group is there", context=job.log)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
-from tests.support.consumer_group import group_lag
+from tests.support.kafka_tools import described_groups
 from tests.support.secure_kafka import SecureCluster
 
 from grete.checkpoint.committed_reader import CommittedReader
@@ -22,6 +22,7 @@ from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.output_commits import Attempt, OutputCommits
 from grete.checkpoint.task_commit import read_commits
 from grete.clock import SystemClock
+from grete.kafka.epoch_topic import EPOCHS
 from grete.keyed_log.kafka import open_checkpoint_log
 from grete.model.ids import JobId, SystemStreamPartition
 from grete.testing.waiting import eventually, patient
@@ -60,7 +61,6 @@ task.inputs=kafka.{topic}
 task.outputs=kafka.{topic}-out
 task.max.records.per.batch=1000
 task.checkpoint.replication.factor=1
-task.checkpoint.consumer.group={topic}-group
 job.coordinator.system=local
 systems.local.samza.factory=local
 systems.kafka.samza.factory=kafka
@@ -213,7 +213,7 @@ def test_killed_between_sink_and_checkpoint_rows_are_twice_in_the_topic_and_once
     assert all(sent == sorted(set(sent)) and sent[-1] == RECORDS // KEYS for sent in found.values())
     assert len(committed) == 3 * KEYS  # each key once a batch
     check_what_was_committed(topics, log)
-    assert group_lag(topics.bootstrap, f"{topics.name}-group") == {(topics.name, p): 0 for p in range(2)}
+    check_groups(topics)
     assert "continuing lineage" in job.log()
 
     check_that_nobody_saw_the_password(tmp_path, password)
@@ -297,6 +297,20 @@ def check_checkpoints(topics: Topics, log: Any) -> tuple[str, OutputCommits]:
     known.read(records)
     (lineage,) = lineages
     return lineage, known
+
+
+def check_groups(topics: Topics) -> None:
+    """Kafka's own tool shows what is committed, in one group; those of epochs have no lag, and Spark leaves none."""
+    rows = described_groups(topics.bootstrap)
+    of_job = [row for row in rows if topics.name in row.group or topics.name in row.topic]
+    own = {row.partition: row for row in of_job if row.topic == topics.name}
+    assert {row.group for row in own.values()} == {f"grete-{topics.name}-1"}
+    assert {partition: (int(row.offset), row.lag) for partition, row in own.items()} == {
+        partition: (end, "0") for partition, end in topics.ends().items()
+    }
+    others = {(row.topic, row.lag) for row in of_job if row.topic != topics.name}
+    assert others == {(EPOCHS, "0")}
+    assert [row.group for row in rows if row.group.startswith(("spark-", "grete-reader"))] == []
 
 
 def check_that_nobody_saw_the_password(directory: Path, password: str) -> None:

@@ -234,9 +234,28 @@ def test_of_broadcast_partitions_the_first_container_publishes(
         assert recorded.next() == expected
 
 
-def test_without_the_key_nothing_is_published(system: LocalSystem) -> None:
+def test_on_kafka_the_group_is_the_jobs_own_where_none_is_named(tmp_path: Path) -> None:
+    recorded = RecordedGroup()
+
+    class WithGroups(LocalSystem):
+        def group_offsets(self, group: str, fence: Fence) -> RecordedGroup:
+            assert group == f"grete-{made.job}"
+            return recorded
+
+    made = assignment("0", {"systems.kafka.samza.factory": "kafka"})
+    with (
+        closing(WithGroups(tmp_path, SystemClock())) as system,
+        open_publisher(made, system, ManualClock(), {A: 1, ALL: 2}),
+    ):
+        assert recorded.next() == {A: 1, ALL: 2}
+
+
+@pytest.mark.parametrize("factory", ["local", "eventhubs", "my.own:factory"])
+def test_without_the_key_nothing_is_published_on_other_systems(system: LocalSystem, factory: str) -> None:
     starting = {A: 1, ALL: 2}
-    with open_publisher(assignment("0", {}), system, ManualClock(), starting) as publisher:
+    with open_publisher(
+        assignment("0", {"systems.kafka.samza.factory": factory}), system, ManualClock(), starting
+    ) as publisher:
         assert publisher is None
 
 

@@ -35,8 +35,9 @@ def open_publisher(
 
     Leaving the context, for whatever reason, is the container's end.
     """
-    group, shown = Settings.of(assignment.config).task.consumer_group, _shown(assignment, starting)
-    if group is None or not shown:
+    task, shown = Settings.of(assignment.config).task, _shown(assignment, starting)
+    group = task.shown_group(assignment.job, single_system(assignment)) if shown else None
+    if group is None:
         return nullcontext()
     progress = GroupProgress([[str(ssp) for ssp in task.ssps] for task in assignment.tasks], shown)
     return OffsetPublisher(lambda: system.group_offsets(group, assignment.fence), progress, clock)

@@ -178,9 +178,10 @@ CONSUMER_GROUP = Key(
     TEXT,
     None,
     _QUERY,
-    "On Kafka and Event Hubs: a consumer group to which the next offset of every input is committed as well, at most "
-    "once a second, so that tools which show the lag of groups show the job's. grete never reads it: checkpoints are "
-    "in the checkpoint log. The group has to be the job's own, and without members.",
+    "On Kafka and Event Hubs: the consumer group to which the next offset of every input is committed as well, at "
+    "most once a second, so that tools which show the lag of groups show the job's. Without it, it is "
+    "`grete-NAME-ID` of the job's name and id on Kafka, and none on Event Hubs. grete never reads it: checkpoints "
+    "are in the checkpoint log. The group has to be the job's own, and without members.",
 )
 WRITE_VERSIONS = Key(
     f"{_CP}.write.versions",

@@ -18,7 +18,7 @@ from grete.config.settings.streams import system_stream_from_names
 from grete.config.settings.systems import EMBEDDED_SYSTEM, SystemSettings
 from grete.config.values import required_value_of, value_of
 from grete.errors import ConfigError, WireError
-from grete.model.ids import SystemStream, SystemStreamPartition
+from grete.model.ids import JobId, SystemStream, SystemStreamPartition
 
 _log = logging.getLogger(__name__)
 _BROKERS_ALLOW_S = 900.0
@@ -48,6 +48,13 @@ class TaskSettings(Section):
     """0 is no profile."""
     window_ms = Setting(keys.WINDOW)
     """-1 is never."""
+
+    def shown_group(self, job: JobId, system: str) -> str | None:
+        """The consumer group to which the job's next offsets in a system go: the one that is named, else, on Kafka,
+        one of the job's own. Its name begins as those on which users have rights anyway.
+        """
+        is_on_kafka = SystemSettings(self.raw, system).capabilities.kafka_topics
+        return self.consumer_group or (f"grete-{job.key}" if is_on_kafka else None)
 
     @cached_property
     def inputs(self) -> tuple[SystemStream, ...]:
