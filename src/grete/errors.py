@@ -23,7 +23,7 @@ GreteError
 ├── JobError               a job could not be started, stopped or continued
 │   ├── JobNotFound        there is no such job, or no submit of it has succeeded
 │   ├── ApplicationError   the application cannot be loaded, or its plan cannot be built
-│   │   └── StateDoesNotFit   Spark's state is of another plan than the pipeline's
+│   │   └── StateDoesNotFit   Spark's state is damaged, or of another plan than the pipeline's
 │   ├── ApplicationGone    the application's own process has ended; its share begins again
 │   ├── FilesUnreachable   a file system of Hadoop's did not answer, as one that has lineages
 │   ├── ContainerGone      a share has lost its connection to its container, and begins again
@@ -272,7 +272,7 @@ class ApplicationError(JobError):
 
 
 class StateDoesNotFit(ApplicationError):
-    """The state that a pipeline has in Spark's checkpoint is of another plan, or of other offsets; says how."""
+    """A pipeline's state in Spark's checkpoint is damaged, of another plan, or of other offsets; says how."""
 
 
 class FilesUnreachable(JobError):

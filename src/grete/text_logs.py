@@ -13,6 +13,13 @@ def printable(text: str) -> str:
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
 
 
+def shortened(text: str, longest: int) -> str:
+    """The text, or as many whole words of it as fit, and how long it was: a path or a command is never cut in two."""
+    if len(text) <= longest:
+        return text
+    return f"{text[: longest + 1].rpartition(' ')[0] or text[:longest]} ... ({len(text)} characters)"
+
+
 class LineFormatter(logging.Formatter):
     """A record begins a line; further lines of it, as a traceback has, are indented. All of it is printable."""
 

@@ -18,6 +18,7 @@ from grete.container.control import Control, Ended
 from grete.errors import CoordinatorUnavailable, Fenced, GreteError, OffsetsRemoved, StorageFull
 from grete.failpoints import failpoint
 from grete.tasks.commit.base import BatchOutcome
+from grete.text_logs import shortened
 
 _log = logging.getLogger("grete.container")
 _WAIT_S = 0.2
@@ -140,11 +141,16 @@ class Course:
                 "container %s waits, and starts its work again until it can go on: %s",
                 *(self._container, error),
             )
-            self._outage = str(error)[:2000] or type(error).__name__
+            self._outage = shortened(str(error), 2000) or type(error).__name__
             self._report(state="waiting", message=self._outage)
         yield Wait(self._outage_pause_s)
         self._outage_pause_s = min(2 * self._outage_pause_s, _OUTAGE_PAUSE_S[1])
         return Ended.INTERRUPTED
+
+    @property
+    def has_committed(self) -> bool:
+        """Whether any batch of this incarnation is committed."""
+        return self._commits > 0
 
     def on_batch(self, batch_id: int, outcome: BatchOutcome) -> None:
         """A batch is committed: count it, and report that an outage is over."""

@@ -39,6 +39,7 @@ from grete.model.ending import ContainerEnd, ExitCode, exit_code, failure_of
 from grete.model.ids import JobId
 from grete.private_files import private_directory
 from grete.tasks.commit.base import BatchOutcome
+from grete.text_logs import shortened
 from grete.wire.container_protocol import ContainerEnvironment, Directive
 
 _log = logging.getLogger("grete.container")
@@ -127,8 +128,8 @@ class ContainerMainLoop:
             return ContainerEnd(ExitCode.STOPPED if ended is Ended.INTERRUPTED else ExitCode.OK)
         except GreteError as error:
             _log.error("container %s: %s", self._id, error)
-            self._report(state="failed", message=str(error)[:2000])
-            return ContainerEnd(exit_code(error), failure_of(error))
+            self._report(state="failed", message=shortened(str(error), 2000))
+            return ContainerEnd(exit_code(error, has_worked=self._course.has_committed), failure_of(error))
         finally:
             self._sender.close()
             self._reporters.close()

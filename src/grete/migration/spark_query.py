@@ -15,7 +15,7 @@ import orjson
 from grete.config.time_zone import TIME_ZONE
 from grete.errors import ConfigError, JobError
 from grete.spark.location import Location
-from grete.spark.source_log import batches, check_commit, read_beginning, read_planned
+from grete.spark.source_log import batches, read_beginning, read_commit, read_planned
 
 _OPERATOR = re.compile(rb'"operatorName"\s*:\s*"([^"]{1,200})"')
 _LONGEST = 120
@@ -69,7 +69,7 @@ def read_query(folder: Location) -> OldQuery:
         raise JobError(f"{folder}: no batch was ever planned, so there is nothing to go on from")
     last = committed[-1] if committed else -1
     if committed:
-        check_commit(folder, last)
+        read_commit(folder, last)
     newest = read_planned(folder, planned[-1])
     planned_ends = {source: _parsed(end) for source, end in newest.ends.items()}
     batch = read_planned(folder, last) if last >= 0 else None

@@ -19,14 +19,16 @@ from typing import Any
 from grete.errors import (
     ApplicationError,
     GreteError,
+    LoginRefused,
     MissingExtra,
     OffsetOutOfRange,
     ProcessingError,
     StreamRecreated,
 )
+from grete.text_logs import shortened
 
 _MARK = "grete-failure: "
-_LONGEST = 1_000
+_LONGEST = 2_000
 _NOT_THE_APPLICATIONS = (
     str(Path(__file__).parents[1]),
     *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")},
@@ -54,7 +56,7 @@ class ExitCode(IntEnum):
     """
     OFFSETS_GONE = 7
     UNUSABLE = 8
-    """The application, its plan or this installation cannot work, however often it is tried."""
+    """The application, its plan, its state, a login or this installation cannot work, however often it is tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,14 +174,21 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _first_line(text: str) -> str:
-    line = next((line for line in text.splitlines() if line.strip()), "").strip()[:_LONGEST]
+    line = next((line for line in text.splitlines() if line.strip()), "").strip()
+    line = shortened(line, _LONGEST)
     return line if line.isprintable() else line.encode("unicode_escape").decode("ascii")
 
 
-def exit_code(error: GreteError) -> int:
-    """The code with which a container ends that this error ended."""
+def exit_code(error: GreteError, *, has_worked: bool = False) -> int:
+    """The code with which a container ends that this error ended.
+
+    `has_worked`: it had committed something. Then a login that is refused was changed meanwhile, and the next start
+    reads its secrets again; else it is wrong.
+    """
     if isinstance(error, ProcessingError):
         return ExitCode.POISON
+    if isinstance(error, LoginRefused):
+        return ExitCode.FAILED if has_worked else ExitCode.UNUSABLE
     if isinstance(error, ApplicationError | MissingExtra):
         return ExitCode.UNUSABLE
     is_gone = isinstance(error, OffsetOutOfRange | StreamRecreated)

@@ -13,6 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
 from grete.errors import ApplicationError, ConfigError, GreteError, JobError
+from grete.text_logs import shortened
 
 _FROM_WORKER = "An exception was thrown from the Python worker"
 _FRAME = re.compile(r'^ *File "(?P<file>.*)", line (?P<line>\d+), in (?P<name>.*)$', re.MULTILINE)
@@ -36,7 +37,9 @@ def raised_by_function(text: str, find_place: Callable[[], str], *, has_worked: 
     place = find_place()
     found = _import_failed(raised, [frame for frame in frames if frame["name"] == "<module>"], place)
     if found is None:
-        return JobError(f"a function of the pipeline failed on {place}: {raised[0]}\n{trace[:4000]}")
+        return JobError(
+            f"a function of the pipeline failed on {place}: {raised[0]}\n{shortened(trace, 4000)}"
+        )
     if has_worked:
         return JobError(f"{found}. Batches before this one went well, so the container begins again")
     return found

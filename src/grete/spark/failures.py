@@ -9,6 +9,7 @@ import subprocess
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
+from pyspark.errors.exceptions.captured import CapturedException
 
 from grete.errors import (
     ApplicationError,
@@ -18,6 +19,7 @@ from grete.errors import (
     Fenced,
     GreteError,
     JobError,
+    LoginRefused,
     LogUnreachable,
     OffsetOutOfRange,
     OffsetsRemoved,
@@ -26,9 +28,10 @@ from grete.errors import (
     StreamUnreachable,
 )
 from grete.model.ending import failure_of, note, noted_in
+from grete.spark.error_classes import refused
 from grete.spark.failed_functions import place_of_failure, raised_by_function
 from grete.spark.session import EXIT_OUT_OF_MEMORY
-from grete.spark.state_changes import state_refused
+from grete.text_logs import shortened
 
 _NO_ROOM = ("OutOfMemoryError", "spark.driver.maxResultSize")
 _TOO_LARGE = (
@@ -42,22 +45,34 @@ _WORKER_ENDED = re.compile(r"\((\S+) executor (\S+)\): \S+: Python worker exited
 
 
 def failed(
-    error: BaseException, context: SparkContext | None = None, *, has_worked: bool = False
+    error: BaseException,
+    context: SparkContext | None = None,
+    *,
+    has_worked: bool = False,
+    checkpoint: str = "",
 ) -> GreteError:
     """The error behind one of Spark: of the application or of grete where a worker raised it.
 
-    With the context of a pipeline an error of one of its functions is explained, see `raised_by_function`.
+    With the context of a pipeline an error of one of its functions is explained, see `raised_by_function`. What
+    another start would meet again: see `grete.spark.error_classes`.
     """
     text = str(error)
-    reason = executor_error(text) or state_refused(text) or _no_room(text)
+    reason = executor_error(text) or _no_room(text)
     if reason is None and context is not None:
         reason = raised_by_function(text, lambda: place_of_failure(context), has_worked=has_worked)
+    reason = reason or refused(text_with_traces(error), checkpoint, has_worked=has_worked)
     if reason is None:
         way_out = f"{_TOO_LARGE}: " if any(words in text for words in _NO_ROOM) else ""
-        reason = JobError(f"{way_out}{_ended_worker(text)}Spark failed: {text[:4000]}")
+        reason = JobError(f"{way_out}{_ended_worker(text)}Spark failed: {shortened(text, 4000)}")
         if not way_out:
             note(reason, noted_in(text) or failure_of(error))
     return reason
+
+
+def text_with_traces(error: BaseException) -> str:
+    """Its text, and the traces of Java's exceptions behind it, which alone say why a file could not be read."""
+    traces = error._stackTrace if isinstance(error, CapturedException) else None
+    return f"{error}\n{traces}" if traces else str(error)
 
 
 def _ended_worker(text: str) -> str:
@@ -76,7 +91,7 @@ def _no_room(text: str) -> StorageFull | None:
     line = next(
         (line.strip() for line in text.splitlines() if any(words in line for words in _DISK_FULL)), ""
     )
-    return StorageFull(f"no room for what Spark writes: {line[:500]}; free space") if line else None
+    return StorageFull(f"no room for what Spark writes: {shortened(line, 500)}; free space") if line else None
 
 
 def job_failed(context: SparkContext, error: Py4JError | PySparkException | OSError) -> GreteError:
@@ -111,6 +126,7 @@ _KINDS: dict[str, type[GreteError]] = {
         ConfigError,
         ContainerGone,
         ProcessingError,
+        LoginRefused,
         LogUnreachable,
         StorageFull,
         StreamUnreachable,

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from grete.errors import ConfigError, FilesUnreachable, GreteError
 from grete.failpoints import failpoint
 from grete.spark.driver import reach_hadoop
+from grete.text_logs import shortened
 
 Answer = TypeVar("Answer")
 _ANSWERS_WITHIN_S = 60.0
@@ -215,5 +216,5 @@ def _problem(where: str, said: str) -> GreteError:
     """The error of an answer that is none, by what it says."""
     for signs, way_out in _IN_VAIN.items():
         if any(sign in said for sign in signs):
-            return ConfigError(f"{where}: {said[:1000]}. {way_out}")
-    return FilesUnreachable(f"{where}: {said[:1000]}. {_UNREACHED}")
+            return ConfigError(f"{where}: {shortened(said, 1000)}. {way_out}")
+    return FilesUnreachable(f"{where}: {shortened(said, 1000)}. {_UNREACHED}")

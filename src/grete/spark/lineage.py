@@ -7,7 +7,7 @@ logs agree with them:
       (a batch that our checkpoint covers already is run again by Spark; its tasks are skipped)
     there are SSPs more than before: Spark reads them from their beginning                      -> continue
     Spark is ahead of the checkpoint, or lags by more than one batch, or has SSPs no more       -> new lineage
-    Spark's logs are damaged                                                                    -> new lineage
+    Spark's logs are damaged, or not those of the batch that our checkpoint has                 -> new lineage
 
 A new lineage starts at explicit offsets: one past the checkpoint. Spark's state is lost by it, so the operator has to
 say so. StreamTasks have no lineages: what they continue from is in checkpoints and changelogs alone.
@@ -15,10 +15,12 @@ say so. StreamTasks have no lineages: what they continue from is in checkpoints 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from grete.checkpoint.task_commit import TaskCommit
 from grete.errors import JobError, StateDoesNotFit
+from grete.spark.error_classes import GIVE_UP, bring_back
 from grete.spark.offset_log import SparkProgress
 
 
@@ -66,6 +68,24 @@ class StartNew:
 LineageDecision = Continue | StartNew
 
 
+@dataclass(frozen=True, slots=True)
+class Checkpointed:
+    """The last batch of a lineage that our checkpoints have, and its end by them: the next offset of each SSP."""
+
+    batch: int
+    next_offsets: Mapping[str, int]
+
+    @classmethod
+    def of(cls, lineage: str, commits: Iterable[TaskCommit]) -> Checkpointed | None:
+        """What checkpoints of tasks have of a lineage; None where they have nothing of it."""
+        found = [commit for commit in commits if commit.lineage == lineage]
+        if not found:
+            return None
+        batch = max(commit.batch_id for commit in found)
+        last = [commit for commit in found if commit.batch_id == batch]
+        return cls(batch, {str(ssp): int(at) + 1 for commit in last for ssp, at in commit.offsets.items()})
+
+
 def decide_lineage(
     current: LineageInfo | None,
     spark: SparkProgress | str | None,
@@ -73,13 +93,15 @@ def decide_lineage(
     plan: str,
     *,
     moved: bool = False,
+    checkpointed: Checkpointed | None = None,
 ) -> LineageDecision:
     """Compare the current lineage with what the job wants to read next.
 
     `spark` is the lineage's progress, or the reason why it is unreadable; `wanted` is the next offset by SSP that
     checkpoints, resets and defaults ask for; `plan` names what must not change within a lineage, and after its last
     comma the tasks, which may grow. `moved` says that an operator has moved a checkpoint to where no batch ended: a
-    batch that Spark has planned already would not begin there.
+    batch that Spark has planned already would not begin there. `checkpointed` is the last batch of this lineage that
+    is in our checkpoints, if there is one.
     """
 
     def start_new(reason: str, *, unfinished: bool = False) -> StartNew:
@@ -98,7 +120,7 @@ def decide_lineage(
         return start_new(_difference(current.plan, plan), unfinished=is_open)
     if not set(current.starting_offsets) <= set(wanted):
         return start_new("the container reads other stream partitions than before", unfinished=is_open)
-    if problem := _disagreement(current, spark, wanted):
+    if problem := _disagreement(current, spark, wanted) or _other_batch(spark, checkpointed):
         return start_new(problem)
     return Continue(replace(current, starting_offsets={**wanted, **current.starting_offsets}, plan=plan))
 
@@ -127,6 +149,26 @@ def _disagreement(current: LineageInfo, spark: SparkProgress, wanted: Mapping[st
             return f"{ssp}: Spark has read up to {committed[ssp]}, the checkpoint says {offset}"
         if planned[ssp] < offset:
             return f"{ssp}: the checkpoint says {offset}, Spark has planned only {planned[ssp]}"
+    return ""
+
+
+def _other_batch(spark: SparkProgress, checkpointed: Checkpointed | None) -> str:
+    """How our checkpoint's batch is another one than Spark's of that number; empty when it is not.
+
+    Where Spark began again with a number that is committed, its rows would be taken for written.
+    """
+    if checkpointed is None:
+        return ""
+    number = checkpointed.batch
+    ends = {spark.committed: spark.committed_end, spark.planned: spark.planned_end}
+    if number not in ends:
+        has = f"planned {spark.planned} and committed {spark.committed}"
+        return f"the checkpoint is of batch {number}, and Spark has {has}"
+    end = ends[number]
+    for ssp, offset in end.next_offsets.items() if end else ():
+        ours = checkpointed.next_offsets.get(ssp, offset)
+        if ours != offset:
+            return f"{ssp}: batch {number} ends at {ours} in the checkpoint, and at {offset} in Spark's offset log"
     return ""
 
 
@@ -161,11 +203,13 @@ def refuse_to_lose_state(
     discard: bool,
     kept: str | None,
     outside: Sequence[str] = (),
+    checkpoint: str = "",
 ) -> None:
     """A new lineage over existing checkpoints needs the operator's word where something is lost or doubled by it.
 
     `kept` names what is Spark's alone: an operator that keeps state, a source that is not grete's. Without, only what
     the lineage before has begun and not finished stands in the way, where there are outputs `outside` of streams.
+    `checkpoint` is the folder of that lineage.
 
     Raises:
         StateDoesNotFit: naming the reason and the ways out. Only of a location that is gone a plain JobError, since a
@@ -178,13 +222,12 @@ def refuse_to_lose_state(
     if kept is not None and decision.kept_before != "":
         raise refusal(
             f"this pipeline keeps state in Spark's checkpoint ({kept}) and cannot continue it: {reason}. "
-            f"Restore the checkpoint location, or start with empty state at the checkpointed offsets by "
-            f"setting job.lineage.state=discard"
+            f"{bring_back(checkpoint)}. Or give its state up: {GIVE_UP}"
         )
     if decision.unfinished and outside:
         words = ", ".join(outside)
         raise refusal(
             f"this pipeline cannot continue its Spark checkpoint: {reason}; and its last batch was begun, so rows of "
-            f"it may be in {words} already. Run it once more as it was, or accept that these come again by "
-            f"setting job.lineage.state=discard"
+            f"it may be in {words} already. Run it once more as it was, or accept that these come again: "
+            f"grete run --set job.lineage.state=discard"
         )

@@ -16,7 +16,13 @@ import orjson
 
 from grete.model.ids import SystemStream, SystemStreamPartition
 from grete.spark.location import Location
-from grete.spark.source_log import SparkLogUnreadable, batches, check_commit, read_planned
+from grete.spark.source_log import (
+    SparkLogUnreadable,
+    batches,
+    check_metadata,
+    read_commit,
+    read_planned,
+)
 from grete.tasks.ranges import SourceOffsets
 
 
@@ -92,10 +98,11 @@ def _next_offsets(document: Any, system: str) -> Mapping[str, int]:
 def read_progress(
     checkpoint: Location, sources: Sequence[str], topics: Mapping[str, str] = MappingProxyType({})
 ) -> SparkProgress:
-    """Where a lineage stands that reads these sources, see `read_batch_end`.
+    """Where a lineage stands that reads these sources, see `read_batch_end`. Reads what Spark reads as it starts.
 
     Raises:
-        SparkLogUnreadable: a commit without its offsets, an empty or foreign file.
+        SparkLogUnreadable: a commit without its offsets, a file that is gone, empty, foreign, damaged or of another
+            batch.
     """
     planned, committed = batches(checkpoint / "offsets"), batches(checkpoint / "commits")
     last_planned = planned[-1] if planned else -1
@@ -105,13 +112,22 @@ def read_progress(
             f"{checkpoint}: batch {last_planned} is the last planned and {last_committed} the last committed; "
             f"files are missing"
         )
+    check_metadata(checkpoint, has_begun=last_planned >= 0)
     if last_committed >= 0:
-        check_commit(checkpoint, last_committed)
-    return SparkProgress(
-        planned=last_planned,
-        committed=last_committed,
-        planned_end=read_batch_end(checkpoint, last_planned, sources, topics) if last_planned >= 0 else None,
-        committed_end=read_batch_end(checkpoint, last_committed, sources, topics)
-        if last_committed >= 0
-        else None,
-    )
+        _check_watermark(checkpoint, last_committed)
+
+    def end_of(batch_id: int) -> SourceOffsets | None:
+        return read_batch_end(checkpoint, batch_id, sources, topics) if batch_id >= 0 else None
+
+    end_of(last_planned - 1)  # Spark reads the batch before its last one, whatever became of that
+    return SparkProgress(last_planned, last_committed, end_of(last_planned), end_of(last_committed))
+
+
+def _check_watermark(checkpoint: Location, number: int) -> None:
+    """A watermark never goes back: a commit of an earlier batch in the place of this one would let it."""
+    before, after = read_planned(checkpoint, number).watermark_ms, read_commit(checkpoint, number)
+    if after < before:
+        raise SparkLogUnreadable(
+            f"Spark's log {checkpoint / 'commits' / str(number)} is of an earlier batch: its watermark is {after}, "
+            f"and batch {number} began with {before}"
+        )

@@ -32,6 +32,7 @@ from grete.model.startpoint import StateChoice
 from grete.spark import columns_used, open_lineage
 from grete.spark.kafka_source import explain_data_loss
 from grete.spark.lineage import (
+    Checkpointed,
     Continue,
     LineageDecision,
     LineageInfo,
@@ -127,8 +128,10 @@ class PipelineRun:
         lineages = self._assignment.lineage_place(self._started.home)
         check_places(self._spark, self._settings, built.shared.frame, own, lineages)
         discard = self._settings.job.lineage_state is LineageState.DISCARD or self._rewind_discards()
+        current = self._lineages.current()
         refuse_to_lose_state(
             decision,
+            checkpoint="" if current is None else str(self._lineages.spark_checkpoint(current)),
             had_checkpoint=bool(self._started.commits),
             discard=discard,
             kept=_kept_by_spark(built),
@@ -319,8 +322,12 @@ class PipelineRun:
             progress: SparkProgress | str | None = "another process still runs it"
         else:
             progress = None if current is None else self._lineages.progress(current)
-        moved = any(not commit.lineage for commit in self._started.commits.values())
-        return decide_lineage(current, progress, self._started.next_offsets, plan, moved=moved)
+        commits = self._started.commits.values()
+        return decide_lineage(
+            *(current, progress, self._started.next_offsets, plan),
+            moved=any(not commit.lineage for commit in commits),
+            checkpointed=None if current is None else Checkpointed.of(current.id, commits),
+        )
 
     def _lineage_of(self, decision: LineageDecision) -> LineageInfo:
         """The lineage to run: the current one, or a new one, which is durable on return."""

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from py4j.protocol import Py4JError
-from pyspark.errors import AnalysisException
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.errors.exceptions.captured import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -111,6 +111,8 @@ class Query:
             self._explain(spark, error)
         except AnalysisException as error:
             raise ApplicationError(f"Spark refuses the plan: {error}") from error
+        except (Py4JJavaError, PySparkException) as error:
+            raise self._failed(spark, error) from error
         except (Py4JError, OSError) as error:
             raise jvm_failed(spark.sparkContext, error) from error
         if self._shutdown:
@@ -166,7 +168,11 @@ class Query:
             return
         if isinstance(failure, GreteError):
             raise failure
-        raise failed(failure or error, spark.sparkContext, has_worked=self._has_worked) from error
+        raise self._failed(spark, failure or error) from error
+
+    def _failed(self, spark: SparkSession, error: BaseException) -> GreteError:
+        where = str(self._settings.checkpoint)
+        return failed(error, spark.sparkContext, has_worked=self._has_worked, checkpoint=where)
 
 
 def _has_begun(query: StreamingQuery) -> bool:

@@ -58,7 +58,7 @@ def read_planned(checkpoint: Location, number: int) -> PlannedBatch:
         settings = dict(batch.get("conf", {}))
         ends = {source: None if end == _NOTHING else end for source, end in _by_source(version, lines)}
     except (orjson.JSONDecodeError, AttributeError, TypeError, ValueError) as error:
-        raise SparkLogUnreadable(f"Spark's offset log {path} cannot be read: {error!r}") from error
+        raise SparkLogUnreadable(f"Spark's offset log {path} cannot be read: {error}") from error
     return PlannedBatch(number, version.decode(), watermark_ms, ends, settings)
 
 
@@ -71,13 +71,41 @@ def _by_source(version: bytes, lines: list[bytes]) -> Iterator[tuple[str, bytes]
             yield source.decode(), end
 
 
-def check_commit(checkpoint: Location, number: int) -> None:
-    """Look at the record of a committed batch. Version 2 of it says where Spark's state is, beside the watermark.
+def read_commit(checkpoint: Location, number: int) -> int:
+    """The watermark after a committed batch. Version 2 of its record says where Spark's state is, beside.
 
     Raises:
-        SparkLogUnreadable: an empty or foreign file.
+        SparkLogUnreadable: an empty, foreign or damaged file.
     """
-    _lines(checkpoint / "commits" / str(number))
+    path = checkpoint / "commits" / str(number)
+    _, metadata, *_ = _lines(path)
+    try:
+        return int(orjson.loads(metadata).get("nextBatchWatermarkMs", 0))
+    except (orjson.JSONDecodeError, AttributeError, TypeError, ValueError) as error:
+        raise SparkLogUnreadable(f"Spark's log {path} cannot be read: {error}") from error
+
+
+def check_metadata(checkpoint: Location, *, has_begun: bool) -> None:
+    """Look at the query's own record. Spark writes it before the first batch, and starts no query without it after.
+
+    Raises:
+        SparkLogUnreadable: it is damaged, or is not there though the query has begun.
+    """
+    path = checkpoint / "metadata"
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError as error:
+        if has_begun:
+            raise SparkLogUnreadable(f"Spark's file {path} is not there") from error
+        return
+    except OSError as error:
+        raise SparkLogUnreadable(f"cannot read Spark's file {path}: {error}") from error
+    try:
+        is_query = isinstance(orjson.loads(content)["id"], str)
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        is_query = False
+    if not is_query:
+        raise SparkLogUnreadable(f"Spark's file {path} has no id of a query: {content[:40]!r}")
 
 
 def read_beginning(checkpoint: Location, source: str) -> bytes | None:

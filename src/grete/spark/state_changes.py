@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import re
 
-from grete.errors import StateDoesNotFit
-
-_REFUSAL = re.compile(
-    r"\[(STATE_STORE_\w*SCHEMA\w*|STREAMING_STATEFUL_OPERATOR_\w+|STATEFUL_PROCESSOR_\w+)\] *(.*)"
-)
 _SCHEMAS = re.compile(
     r"Existing (key|value)_schema=(.*?) and new (?:key|value)_schema=(.*?)\.?$", re.MULTILINE
 )
@@ -26,20 +21,8 @@ _NAMES = {
 _OF_KEYS = {"key": "the keys", "value": "the values"}
 
 
-def state_refused(text: str) -> StateDoesNotFit | None:
-    """The error behind an exception's text, when it is a state that Spark cannot continue; else None."""
-    refusal = _REFUSAL.search(text)
-    if refusal is None:
-        return None
-    change = _change(text) or refusal[2].strip()
-    return StateDoesNotFit(
-        f"the state that this pipeline has in Spark's checkpoint does not fit what build makes now: {change} "
-        f"({refusal[1]}). Run it with build as it was, or give that state up and go on from the checkpointed "
-        f"offsets with empty state: grete run --set job.lineage.state=discard"
-    )
-
-
-def _change(text: str) -> str:
+def changed_state(text: str) -> str:
+    """What has changed, from the text of Spark's refusal; empty where that has no form that is known."""
     if found := _SCHEMAS.search(text):
         kind, before, now = found.groups()
         return f"{_OF_KEYS[kind]} of its state were {_columns(before)} and are {_columns(now)}"

@@ -40,6 +40,7 @@ from grete.testing.job_container import Container
 try:
     from pyspark.sql import SparkSession
 
+    from grete.spark.java import rename_without_programs
     from grete.spark.pipeline_run import PipelineRun
     from grete.spark.plan_text import checked_plan
     from grete.spark.session import build_session
@@ -95,6 +96,7 @@ class PipelineUnderTest(JobUnderTest):
         )
         self.spark = (spark or shared_session()).newSession()
         """The session in which `build` is called, for tables that it reads."""
+        rename_without_programs(self.spark)  # which a new session does not take over
         for key, value in Settings.of(self._config).spark.options.items():
             if key.startswith("spark.sql.") and self.spark.conf.isModifiable(key):
                 self.spark.conf.set(key, value)
