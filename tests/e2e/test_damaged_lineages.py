@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import grete
-from grete.errors import GreteError, StateDoesNotFit
+from grete.errors import StateDoesNotFit
 from grete.model.ending import ExitCode, exit_code
+from grete.spark.lineage_files import LineageDirectory
 from grete.testing.pipeline import PipelineUnderTest
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
-_STEP_S, _IN_WINDOW, _A_DAY, _DAYS = 10, 6, 15, 4
+_STEP_S, _IN_WINDOW, _A_DAY, _DAYS = 10, 6, 15, 3
 """Seconds between records, records in a window, records of a day, and days that there were before the damage."""
 CONFIG = {
     "task.inputs": "local.in",
@@ -142,7 +144,7 @@ def of_an_earlier_day(*folders: str) -> Callable[[Path, Path], None]:
 
 
 STATE = "state/0/0"
-REFUSED: Mapping[str, tuple[Damage, str]] = {
+LOGS: Mapping[str, tuple[Damage, str]] = {
     "metadata deleted": (deleted("metadata"), r"spark/metadata is not there"),
     "metadata empty": (changed(empty, "metadata"), r"spark/metadata has no id of a query: b''"),
     "metadata garbage": (changed(garbage, "metadata"), r"spark/metadata has no id"),
@@ -150,79 +152,87 @@ REFUSED: Mapping[str, tuple[Damage, str]] = {
         changed(truncated, "commits"),
         r"spark/commits/\d cannot be read: unexpected end",
     ),
-    "newest commit truncated, with its checksum": (
-        changed(truncated, "commits", without=False),
-        r"spark/commits/\d cannot be read",
-    ),
+    "newest commit empty": (changed(empty, "commits"), r"spark/commits/\d starts with b''"),
     "newest commit garbage": (changed(garbage, "commits"), r"spark/commits/\d cannot be read"),
     "newest commit the first": (older("commits", of=0), r"spark/commits/\d is of an earlier batch"),
     "newest offsets deleted": (deleted("offsets"), r"files are missing"),
+    "newest offsets truncated": (changed(truncated, "offsets"), r"spark/offsets/\d cannot be read"),
     "newest offsets empty": (changed(empty, "offsets"), r"spark/offsets/\d starts with b''"),
+    "newest offsets garbage": (changed(garbage, "offsets"), r"spark/offsets/\d cannot be read"),
     "offsets before deleted": (deleted("offsets", -2), r"cannot read Spark's log .*spark/offsets/\d"),
     "offsets before truncated": (changed(truncated, "offsets", -2), r"spark/offsets/\d cannot be read"),
     "offsets before garbage": (changed(garbage, "offsets", -2), r"spark/offsets/\d cannot be read"),
-    "state deleted": (
-        deleted(STATE),
-        r"a file of its state is not there .*state/0/0/\d.delta does not exist",
+    "newest offsets of the batch before": (older("offsets"), r"spark/offsets/\d is that of batch \d"),
+    "offsets before of the batch before": (
+        older("offsets", -2, of=-3),
+        r"spark/offsets/\d is that of batch \d",
     ),
-    "state truncated": (changed(truncated, STATE), r"a file of it cannot be read \(EOFException"),
-    "state empty": (changed(empty, STATE, 3), r"a file of it cannot be read \(EOFException"),
-    "state garbage": (changed(garbage, STATE), r"a file of it cannot be read"),
-    "state of the version before": (
-        older(STATE, without=False),
-        r"cannot be read \(ChecksumException: .*\d.delta",
-    ),
-    "schema of state garbage": (
-        changed(garbage, f"{STATE}/_metadata/schema"),
-        r"a file of it cannot be read",
-    ),
-    "state gone": (
+}
+STATES: Mapping[str, tuple[Damage, str]] = {
+    "deleted": (deleted(STATE), r"a file of its state is not there .*state/0/0/\d.delta does not exist"),
+    "truncated": (changed(truncated, STATE), r"a file of it cannot be read \(EOFException"),
+    "garbage": (changed(garbage, STATE, 3), r"a file of it cannot be read"),
+    "of the version before": (older(STATE, without=False), r"cannot be read \(ChecksumException: .*\d.delta"),
+    "its schema garbage": (changed(garbage, f"{STATE}/_metadata/schema"), r"a file of it cannot be read"),
+    "all gone": (
         lambda spark: shutil.rmtree(spark / "state"),
         r"an aggregation, and the files of that state",
     ),
 }
-HARMLESS: Mapping[str, Damage] = {
-    "nothing": lambda spark: None,
-    "newest commit deleted": deleted("commits"),
-    "commit before deleted": deleted("commits", -2),
-    "commit before garbage": changed(garbage, "commits", -2),
-    "offsets before of the batch before": older("offsets", -2, of=-3),
-    "metadata of state garbage": changed(garbage, "state/0/_metadata/metadata"),
-}
 
 
-def damaged(day: Path, tmp_path: Path, damage: Damage) -> Path:
+def damaged(day: Path, tmp_path: Path, *damages: Damage) -> Path:
     copy = tmp_path / "job"
     shutil.copytree(day, copy)
-    damage(checkpoint(copy))
+    for damage in damages:
+        damage(checkpoint(copy))
     return copy
 
 
 def refusal(job: PipelineUnderTest) -> str:
-    with pytest.raises(GreteError) as raised:
+    """What a run of another day is refused with, at once and for good, with both ways out."""
+    with pytest.raises(StateDoesNotFit) as raised:
         run_day(job, _DAYS)
     said = str(raised.value)
     assert exit_code(raised.value) == ExitCode.UNUSABLE, said
-    assert isinstance(raised.value, StateDoesNotFit)
-    assert f"Bring {checkpoint(job.directory)} back whole" in said, "the way out without loss"
-    assert "grete run --set job.lineage.state=discard" in said, "and the other one"
+    assert f"Bring {checkpoint(job.directory)} back whole" in said, "without loss"
+    assert "grete run --set job.lineage.state=discard" in said, "with its cost"
     return said
 
 
-@pytest.mark.parametrize("what", REFUSED)
-def test_a_lineage_that_is_damaged_is_refused_at_once_with_what_is_lost_and_the_ways_out(
+@pytest.mark.parametrize("what", LOGS)
+def test_a_damaged_log_of_batches_is_seen_before_spark_starts(
+    days: list[Path], tmp_path: Path, what: str
+) -> None:
+    damage, words = LOGS[what]
+    [place] = damaged(days[-1], tmp_path, damage).glob("jobs/*/container-*/lineages")
+    with closing(LineageDirectory(place)) as lineages:
+        lineage = lineages.current()
+        assert lineage is not None
+        found = lineages.progress(lineage)
+    assert isinstance(found, str), found
+    assert re.search(words, found), found
+
+
+@pytest.mark.parametrize("what", STATES)
+def test_a_damaged_state_is_refused_at_once_with_what_is_lost_and_the_ways_out(
     spark: SparkSession, days: list[Path], tmp_path: Path, what: str
 ) -> None:
-    damage, words = REFUSED[what]
+    damage, words = STATES[what]
     with opened(spark, damaged(days[-1], tmp_path, damage)) as job:
-        assert re.search(words, refusal(job))
+        said = refusal(job)
+    assert re.search(words, said), said
 
 
-@pytest.mark.parametrize("what", HARMLESS)
-def test_a_file_that_spark_does_not_need_any_more_changes_no_row(
-    spark: SparkSession, days: list[Path], tmp_path: Path, what: str
+def test_files_that_spark_does_not_need_any_more_change_no_row(
+    spark: SparkSession, days: list[Path], tmp_path: Path
 ) -> None:
-    with opened(spark, damaged(days[-1], tmp_path, HARMLESS[what])) as job:
+    ones = (
+        deleted("commits"),
+        changed(garbage, "commits", -2),
+        changed(garbage, "state/0/_metadata/metadata"),
+    )
+    with opened(spark, damaged(days[-1], tmp_path, *ones)) as job:
         assert run_day(job, _DAYS) == expected(_DAYS + 1)
 
 
@@ -230,8 +240,10 @@ def test_a_file_that_spark_does_not_need_any_more_changes_no_row(
 def test_files_of_an_earlier_day_are_refused(
     spark: SparkSession, days: list[Path], tmp_path: Path, folders: tuple[str, ...]
 ) -> None:
-    earlier = checkpoint(days[1])
-    copy = damaged(days[-1], tmp_path, lambda now: of_an_earlier_day(*folders)(now, earlier))
+    copy = damaged(days[-1], tmp_path)
+    for folder in folders:
+        shutil.rmtree(checkpoint(copy) / folder)
+        shutil.copytree(checkpoint(days[0]) / folder, checkpoint(copy) / folder)
     with opened(spark, copy) as job:
         refusal(job)
 
@@ -242,6 +254,7 @@ def test_a_damaged_lineage_is_given_up_where_an_operator_says_so_and_no_record_i
     copy = damaged(days[-1], tmp_path, changed(truncated, STATE))
     with opened(spark, copy, **{"job.lineage.state": "discard"}) as job:
         found = run_day(job, _DAYS)
-    closed = expected(_DAYS)
-    assert [one for one in found if one in closed] == closed
-    assert found[len(closed) :] == [], found
+    was_open = expected(_DAYS + 1)[len(expected(_DAYS))]
+    assert found == [one for one in expected(_DAYS + 1) if one != was_open], (
+        "its records are lost, none doubled"
+    )

@@ -5,10 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from grete.checkpoint.task_commit import TaskCommit
 from grete.errors import JobError, StateDoesNotFit
 from grete.model.ending import ExitCode, exit_code
+from grete.model.ids import SystemStreamPartition
 from grete.spark.lineage import (
+    Checkpointed,
     Continue,
+    LineageDecision,
     LineageInfo,
     StartNew,
     decide_lineage,
@@ -133,6 +137,7 @@ def test_a_pipeline_that_keeps_nothing_in_spark_goes_on_unless_a_batch_of_it_may
 def write_log(directory: Path, name: str, number: int, offset: int = 0) -> None:
     target = directory / name
     target.mkdir(exist_ok=True)
+    (directory / "metadata").write_text('{"id":"q"}')
     source = f'\n{{"offsets": {{"local.in.0": {offset}}}, "tick": 0}}' if name == "offsets" else ""
     (target / str(number)).write_text(f"v1\n{{}}{source}")
 
@@ -152,6 +157,7 @@ def test_sparks_logs_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("topic", ["in", "offsets", "tick", "with.dots"])
 def test_the_log_of_sparks_kafka_source_is_read_with_the_systems_name(tmp_path: Path, topic: str) -> None:
     (tmp_path / "offsets").mkdir()
+    (tmp_path / "metadata").write_text('{"id":"q"}')
     (tmp_path / "offsets" / "0").write_text(f'v1\n{{}}\n{{"{topic}":{{"1":7,"0":123}}}}')
     found = read_progress(tmp_path, (f"kafka.{topic}",))
     assert found.planned_end == SourceOffsets({f"kafka.{topic}.0": 123, f"kafka.{topic}.1": 7})
@@ -159,6 +165,7 @@ def test_the_log_of_sparks_kafka_source_is_read_with_the_systems_name(tmp_path: 
 
 def test_each_source_has_its_line_and_a_foreign_one_is_sparks_alone(tmp_path: Path) -> None:
     (tmp_path / "offsets").mkdir()
+    (tmp_path / "metadata").write_text('{"id":"q"}')
     lines = ['{"in":{"0":123}}', '{"logOffset":4}', '{"in":{"0":9}}', '{"in":{"0":120}}']
     (tmp_path / "offsets" / "0").write_text("\n".join(["v1", "{}", *lines]))
     found = read_progress(tmp_path, ("a.in", "", "b.in", "a.in"))
@@ -219,6 +226,25 @@ def test_a_job_that_moved_to_another_system_starts_a_new_lineage(tmp_path: Path)
         LINEAGE, read_progress(tmp_path, ("local.in",)), {"kafka.in.0": 10}, "plan, tasks"
     )
     assert "other stream partitions" in str(decision)
+
+
+def test_a_batch_that_our_checkpoint_has_is_the_one_that_spark_has_of_that_number() -> None:
+    """Else Spark would give its number again, and the rows of the second would be taken for written."""
+
+    def decided(batch: int, offset: int) -> LineageDecision:
+        commit = TaskCommit({SystemStreamPartition("local", "in", 0): str(offset - 1)}, "l1", batch)
+        others = [TaskCommit({}), TaskCommit({}, "an earlier one", 9)]
+        checkpointed = Checkpointed.of("l1", [commit, *others])
+        return decide_lineage(
+            LINEAGE, progress(20, 20), {"local.in.0": 20}, "plan, tasks", checkpointed=checkpointed
+        )
+
+    assert decided(0, 20) == decided(1, 20) == Continue(LINEAGE)
+    assert Checkpointed.of("l1", [TaskCommit({})]) is None
+    assert "the checkpoint is of batch 2, and Spark has planned 1 and committed 0" in str(decided(2, 20))
+    assert "local.in.0: batch 1 ends at 19 in the checkpoint, and at 20 in Spark's offset log" in str(
+        decided(1, 19)
+    )
 
 
 @pytest.mark.parametrize("damage", ["empty", "version", "hole", "foreign", "more sources", "another input"])

@@ -13,9 +13,10 @@ from grete.coordinator.events import (
     ModelChanged,
     Tick,
 )
-from grete.coordinator.monitors.containers import ContainerFacts
+from grete.coordinator.monitors.containers import ContainerFacts, Facts
 from grete.coordinator.progress import ReportedProgress
-from grete.coordinator.standing import RESTARTING, RUNNING, STARTING, Standing, standing
+from grete.coordinator.standing import RESTARTING, RUNNING, STARTING, Standing
+from grete.coordinator.standing import standing as standing_at
 from grete.coordinator.state import ContainerSpec, State
 from grete.model.ids import ContainerId
 from grete.testing.clock import ManualClock
@@ -28,6 +29,10 @@ WHY = "KeyError 'page' at local.views.0 offset 4"
 def started(*containers: ContainerId, policy: RetryPolicy | None = None) -> State:
     specs = {id_: ContainerSpec(f"tasks of {id_}", "q", "p") for id_ in containers}
     return decide(State(policy or RetryPolicy()), ModelChanged(1, specs), 0)[0]
+
+
+def standing(state: State, reported: Facts) -> Standing:
+    return standing_at(state, reported, lambda at_s: f"{at_s:g} s")
 
 
 def said(state: str, message: str = "") -> ContainerFacts:
@@ -52,14 +57,26 @@ def test_a_job_starts_spark_until_its_query_runs() -> None:
 
 
 def test_a_job_that_fails_says_how_often_it_may_and_why() -> None:
-    assert standing(failed(started(ZERO), 3), {}) == Standing(RESTARTING, f"restarting 3/9: {WHY}")
+    third = failed(started(ZERO), 3)
+    again_at_s = third.containers[ZERO].failures.at_s + 4
+    waits = Standing(RESTARTING, f"restarting 3/9, next try at {again_at_s:g} s: {WHY}", 3)
+    assert standing(third, {}) == waits
+    tried, _ = decide(third, Tick(), again_at_s)
+    assert standing(tried, {}) == Standing(RESTARTING, f"restarting 3/9: {WHY}", 3)
     for_ever = failed(started(ZERO, policy=RetryPolicy(count=-1)))
-    assert standing(for_ever, {}).message == f"restarting 1: {WHY}"
+    assert standing(for_ever, {}).message == f"restarting 1, next try at 101 s: {WHY}"
+
+
+def test_a_message_of_a_job_that_fails_keeps_its_paths_whole() -> None:
+    path = "/a/path/of/some/length/" * 20
+    state, _ = decide(started(ZERO), ContainerExited(ZERO, 1, 1, f"{path} " * 20), 1)
+    _, _, said = standing(state, {}).message.partition(": ")
+    assert set(said.partition(" ...")[0].split()) == {path}
 
 
 def test_a_job_that_commits_again_has_nothing_to_say() -> None:
     state, _ = decide(failed(started(ZERO)), Tick(), 10_000)
-    assert standing(state, {ZERO: said("running")}) == Standing(RUNNING, f"restarted 1/9: {WHY}")
+    assert standing(state, {ZERO: said("running")}) == Standing(RUNNING, f"restarted 1/9: {WHY}", 1)
     state, _ = decide(state, ContainerCommitted(ZERO, state.containers[ZERO].launch), 10_000)
     assert standing(state, {ZERO: said("running")}) == Standing(RUNNING)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grete.spark.state_changes import state_refused
+from grete.spark.error_classes import refused
 
 KEYS = """terminated with exception: [STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE] Provided key schema does not match.
 Please check number and type of fields.
@@ -34,8 +34,8 @@ OTHER = "[STATE_STORE_VALUE_SCHEMA_EVOLUTION_THRESHOLD_EXCEEDED] Too many schema
     ],
 )
 def test_what_has_changed_is_said(text: str, words: str) -> None:
-    assert words in str(state_refused(text))
+    assert words in str(refused(text))
 
 
 def test_any_other_failure_is_none() -> None:
-    assert state_refused("[DIVIDE_BY_ZERO] Division by zero") is None
+    assert refused("[DIVIDE_BY_ZERO] Division by zero") is None

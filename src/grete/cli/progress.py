@@ -28,6 +28,12 @@ class Progress:
         elif time.monotonic() - self._shown_at_s >= _PLAIN_EVERY_S:
             self._write(line + "\n", line)
 
+    def stay(self, line: str) -> None:
+        """Show a line now that stays, above those that follow."""
+        self._stream.write((_CLEAR_LINE if self._in_place else "") + line + "\n")
+        self._stream.flush()
+        self._shown = ""
+
     def end(self, line: str) -> None:
         """Show the last line; it stays."""
         if self._in_place:

@@ -18,13 +18,16 @@ from grete.config.log_levels import log_levels, set_levels
 from grete.environment import APPLICATION_LIB
 from grete.errors import ConfigError
 from grete.suggestions import did_you_mean
-from grete.text_logs import log_to_stderr
+from grete.text_logs import log_to_stderr, printable
 
 if TYPE_CHECKING:
+    from grete.coordinator.standing import Standing
     from grete.coordinator.view import View
     from grete.wire.container_protocol import Heartbeat
 
 _EVERY_S = 0.5
+_QUIET_UNTIL = 3
+"""Restarts: a failure that two of them have not mended is worth a line."""
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +49,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help="say what would run, with Spark's plan of a pipeline; nothing is started or written",
     )
     parser.add_argument("--reason", default="", help="recorded in the history")
-    parser.add_argument("--quiet", action="store_true", help="no progress: warnings and errors alone")
+    parser.add_argument(
+        "--quiet", action="store_true", help="no progress: warnings, errors, and a line at the third restart"
+    )
     parser.set_defaults(run=run)
 
 
@@ -93,29 +98,48 @@ def log_level(*, debug: bool) -> str:
 
 
 @contextmanager
-def _watcher(*, quiet: bool) -> Iterator[Callable[[View], None] | None]:
+def _watcher(*, quiet: bool) -> Iterator[Callable[[View], None]]:
     """A callback for `run_job`: starts a thread that shows progress on standard error until the end."""
     done = threading.Event()
     threads: list[threading.Thread] = []
 
     def on_view(view: View) -> None:
-        thread = threading.Thread(target=_watch, args=(view, done), name="progress", daemon=True)
+        thread = threading.Thread(target=_watch, args=(view, done, quiet), name="progress", daemon=True)
         thread.start()
         threads.append(thread)
 
     try:
-        yield None if quiet else on_view
+        yield on_view
     finally:
         done.set()
         for thread in threads:
             thread.join(timeout=2)
 
 
-def _watch(view: View, done: threading.Event) -> None:
-    progress = Progress(sys.stderr)
+def _watch(view: View, done: threading.Event, quiet: bool) -> None:
+    progress, restarts = Progress(sys.stderr), Restarts(said_at=_QUIET_UNTIL if quiet else 1)
     while not done.wait(_EVERY_S):
-        progress.show(_line(view))
-    progress.end(_line(view))
+        if said := restarts.new(view.standing()):
+            progress.stay(f"{view.job().job.shown}: {said}")
+        if not quiet:
+            progress.show(_line(view))
+    if not quiet:
+        progress.end(_line(view))
+
+
+class Restarts:
+    """What is to be said of restarts: with `said_at` 1 each of them, else that one of a row of them, once."""
+
+    def __init__(self, said_at: int) -> None:
+        self._said_at = said_at
+        self._failures = 0
+
+    def new(self, stands: Standing) -> str:
+        """The standing's message, the first time that it is of a restart that is to be said; else nothing."""
+        before, self._failures = self._failures, stands.failures
+        if self._said_at == 1:
+            return printable(stands.message) if stands.failures > before else ""
+        return printable(stands.message) if before < self._said_at <= stands.failures else ""
 
 
 def _line(view: View) -> str:

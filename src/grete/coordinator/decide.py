@@ -34,6 +34,7 @@ from grete.coordinator.reconfigure import Decision, cut_off, fields, launch
 from grete.coordinator.state import FINAL, Container, Failures, Phase, State
 from grete.model.ending import ExitCode
 from grete.model.ids import ContainerId
+from grete.text_logs import shortened
 
 _DISMISSAL_S = 30.0
 """Seconds a standby container has to end when the job has."""
@@ -108,7 +109,7 @@ def _exit_details(state: State, container: Container, event: ContainerExited) ->
     meaning = _MEANING.get(event.exit_code, "killed" if event.exit_code < 0 else "failed")
     if asked and event.exit_code in (ExitCode.OK, ExitCode.STOPPED, _TERMINATED):
         return {**details, "meaning": "stopped" if event.exit_code else meaning, "cause": asked, "reason": ""}
-    return {**details, "meaning": meaning, "cause": asked, "reason": event.reason[:500]}
+    return {**details, "meaning": meaning, "cause": asked, "reason": shortened(event.reason, 2000)}
 
 
 def _reported(state: State, event: ContainerLoaded | ContainerCommitted) -> Decision:

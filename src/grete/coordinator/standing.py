@@ -2,44 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from grete.config.settings.coordinator import RetryPolicy
 from grete.coordinator.monitors.containers import ContainerFacts, Facts
 from grete.coordinator.state import Container, State
 from grete.model.ids import ContainerId
+from grete.text_logs import shortened
 
 STARTING = "starting Spark"
 RESTARTING = "restarting"
 RUNNING = "running"
 _NOT_AT_WORK = ("", "starting")
 """States that a container reports before its query runs; empty before its first heartbeat."""
-_LONGEST = 400
+_LONGEST = 2_000
+ClockTime = Callable[[float], str]
 _NO_FACTS = ContainerFacts(0)
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """`word` is `starting Spark`, `restarting` or `running`; `message` says what is not as it should be."""
+    """`word` is `starting Spark`, `restarting` or `running`; `message` says what is not as it should be.
+
+    `failures`: how often the container has failed that failed most, of those that are started again.
+    """
 
     word: str = STARTING
     message: str = ""
+    failures: int = 0
 
 
-def standing(state: State, reported: Facts) -> Standing:
-    """How the job stands, given what its containers reported last."""
+def standing(state: State, reported: Facts, clock_time: ClockTime) -> Standing:
+    """How the job stands, given what its containers reported last.
+
+    `clock_time` says in words when a time of the loop's clock is.
+    """
     working = {id_: one for id_, one in state.containers.items() if not _is_standby(state, id_)}
     several = len(working) > 1
     troubles = [
         f"container {id_} {text}" if several else text
         for id_, one in sorted(working.items())
         if (
-            text := _trouble(one, state.retry, is_at_work=_is_at_work(one, reported, id_))
+            text := _trouble(one, state.retry, clock_time, is_at_work=_is_at_work(one, reported, id_))
             or _wait(reported.get(id_, _NO_FACTS))
         )
     ]
-    return Standing(_word(working, reported), "; ".join(troubles)[:_LONGEST])
+    failures = max((one.failures.count for one in working.values() if _is_restarted(one)), default=0)
+    return Standing(_word(working, reported), shortened("; ".join(troubles), _LONGEST), failures)
 
 
 def _is_standby(state: State, id_: ContainerId) -> bool:
@@ -71,11 +81,19 @@ def _wait(facts: ContainerFacts) -> str:
     return f"waits until it can go on: {said}" if said else ""
 
 
-def _trouble(container: Container, policy: RetryPolicy, *, is_at_work: bool) -> str:
+def _is_restarted(container: Container) -> bool:
+    return container.failures.count > 0 and not (container.given_up or container.committed)
+
+
+def _trouble(container: Container, policy: RetryPolicy, clock_time: ClockTime, *, is_at_work: bool) -> str:
     failures = container.failures
     if container.given_up:
         return f"given up after {failures.count} failures: {failures.reason}"
-    if failures.count == 0 or container.committed:
+    if not _is_restarted(container):
         return ""
     limit = f"/{policy.count + 1}" if policy.count >= 0 else ""
-    return f"{'restarted' if is_at_work else 'restarting'} {failures.count}{limit}: {failures.reason}"
+    again_at_s = container.restart_at_s
+    next_try = "" if again_at_s is None else f", next try at {clock_time(again_at_s)}"
+    return (
+        f"{'restarted' if is_at_work else 'restarting'} {failures.count}{limit}{next_try}: {failures.reason}"
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from datetime import UTC, datetime
 from typing import Any
 
 from grete.checkpoint.applied_startpoints import read_applied
@@ -59,6 +60,7 @@ from grete.wire.container_protocol import (
 from grete.wire.coordinator_api import HistoryRow, Job, Requested
 
 _log = logging.getLogger("grete.coordinator")
+_CLOCK_WAS_SET_S = 2.0
 
 
 class View:
@@ -81,6 +83,7 @@ class View:
         self._run_id = run_id
         self._epoch = epoch
         self._clock = SystemClock() if clock is None else clock
+        self._wall_ahead_s = self._clock.wall_ms() / 1000 - self._clock.monotonic_s()
         self._progress = ReportedProgress(self._clock)
         self._home = grete_home()
         self._lag = RecentLag(self._measure_lag, self._clock)
@@ -264,7 +267,14 @@ class View:
         """How the job stands."""
         if self.loop is None:
             return Standing()
-        return standing(self.loop.state, self.container_facts())
+        return standing(self.loop.state, self.container_facts(), self._clock_time)
+
+    def _clock_time(self, at_s: float) -> str:
+        """When a time of the monotonic clock is; the same words whenever it is asked, unless the clock was set."""
+        ahead_s = self._clock.wall_ms() / 1000 - self._clock.monotonic_s()
+        if abs(ahead_s - self._wall_ahead_s) > _CLOCK_WAS_SET_S:
+            self._wall_ahead_s = ahead_s
+        return f"{datetime.fromtimestamp(at_s + self._wall_ahead_s, UTC):%H:%M:%S} UTC"
 
     def job(self) -> Job:
         """See CoordinatorView."""

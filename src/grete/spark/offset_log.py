@@ -20,6 +20,7 @@ from grete.spark.source_log import (
     SparkLogUnreadable,
     batches,
     check_metadata,
+    check_own_record,
     read_commit,
     read_planned,
 )
@@ -120,6 +121,8 @@ def read_progress(
         return read_batch_end(checkpoint, batch_id, sources, topics) if batch_id >= 0 else None
 
     end_of(last_planned - 1)  # Spark reads the batch before its last one, whatever became of that
+    for number in planned[-2:]:  # which say where the next one begins
+        check_own_record(checkpoint, number, [one for one in planned if one < number])
     return SparkProgress(last_planned, last_committed, end_of(last_planned), end_of(last_committed))
 
 

@@ -8,7 +8,7 @@ own; Kafka's is the version (after a zero byte, for Spark 2.1) and then as in th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import orjson
@@ -83,6 +83,18 @@ def read_commit(checkpoint: Location, number: int) -> int:
         return int(orjson.loads(metadata).get("nextBatchWatermarkMs", 0))
     except (orjson.JSONDecodeError, AttributeError, TypeError, ValueError) as error:
         raise SparkLogUnreadable(f"Spark's log {path} cannot be read: {error}") from error
+
+
+def check_own_record(checkpoint: Location, number: int, earlier: Iterable[int]) -> None:
+    """Look whether the record of a planned batch is that of an earlier one. Each has the time of its planning.
+
+    Raises:
+        SparkLogUnreadable: it is; or it cannot be read.
+    """
+    path, record = checkpoint / "offsets" / str(number), _lines(checkpoint / "offsets" / str(number))
+    for one in earlier:
+        if record == _lines(checkpoint / "offsets" / str(one)):
+            raise SparkLogUnreadable(f"Spark's offset log {path} is that of batch {one}")
 
 
 def check_metadata(checkpoint: Location, *, has_begun: bool) -> None:
