@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -258,3 +259,28 @@ def test_a_damaged_lineage_is_given_up_where_an_operator_says_so_and_no_record_i
     assert found == [one for one in expected(_DAYS + 1) if one != was_open], (
         "its records are lost, none doubled"
     )
+
+
+@pytest.mark.timeout(400)
+def test_a_job_that_has_lost_a_file_ends_at_the_first_time_and_goes_on_once_an_operator_says_so(
+    counting_pipelines: Any,
+) -> None:
+    job, _ = counting_pipelines
+    job.fill(100)
+    assert job.run().returncode == 0
+    (checkpoint(job.home) / "metadata").unlink()
+    lost = checkpoint(job.home)
+    job.fill(100)
+    refused = job.run()
+    assert refused.returncode == 1, refused.stderr
+    assert "container 0 ended with code 8: StateDoesNotFit" in refused.stderr
+    assert f"{lost}/metadata is not there" in refused.stderr
+    assert f"Bring {lost} back whole" in refused.stderr
+    assert "grete run --set job.lineage.state=discard goes on" in refused.stderr
+    logs = [path.read_text() for path in (job.home / "jobs" / "counter-1" / "logs").glob("container-?.log")]
+    assert max(log.count("metadata is not there") for log in logs) == 1, "it was not tried again"
+    before = {key: counts[-1] for key, counts in job.counts().items()}
+    done = job.run("--set", "job.lineage.state=discard")
+    assert done.returncode == 0, done.stderr
+    after = {key: counts[-1] for key, counts in job.counts().items()}
+    assert after == before, "each count begins anew, and 100 records make the same ones again"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -112,6 +113,19 @@ def test_an_application_that_cannot_be_loaded_ends_the_job_at_once_though_nothin
     assert (result.returncode, [row["exit_code"] for row in job.exits()]) == (run, [code])
     assert says in result.stderr
     assert says in job.exits()[0]["reason"]
+
+
+def test_a_job_that_is_to_be_quiet_says_at_the_third_restart_why_how_often_and_when_it_is_tried_again(
+    job: Failing,
+) -> None:
+    (job.home / "views_task.py").write_text("import os\nos._exit(9)\n")
+    retries = "cluster-manager.container.retry"
+    [*_, option, config] = job.command(**{f"{retries}.count": "3"})
+    command = [sys.executable, "-m", "grete.cli.main", "run", "--until-drained", "--quiet", option, config]
+    result = subprocess.run(command, env=_environment(job.home), capture_output=True, text=True)
+    said = re.findall(r"views: restarting (\d)/4, next try at \d\d:\d\d:\d\d UTC: (.+)", result.stderr)
+    assert [number for number, _ in said] == ["3"], result.stderr
+    assert len(job.exits()) == 4
 
 
 def test_a_job_that_is_stopped_has_a_cause_and_no_reason(job: Failing) -> None:
