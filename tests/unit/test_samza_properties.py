@@ -162,7 +162,6 @@ def test_a_store_that_is_filled_from_a_side_input_is_refused() -> None:
         "task.drop.producer.errors",
         "task.callback.drain.timeout.ms",
         "streams.views.samza.delete.committed.messages",
-        "stores.s.rocksdb.ttl.ms",
         "stores.s.container.cache.size.bytes",
         "stores-default.rocksdb.max.manifest.file.size.bytes",
         "systems.kafka.samza.fetch.threshold.bytes",

@@ -33,7 +33,6 @@ EXCEPTIONS = {
     "metadata/config_history.py": "is where configurations are kept, key by key",
     "metadata/coordinator_stream.py": "is where configurations are kept, key by key",
     "spark/dry_run.py": "compares settings of a session one by one",
-    "systems/kafka/stream_settings.py": "a topic's settings at the brokers",
     "testing/counting.py": "is an application, which gets its configuration as a mapping",
     "testing/plans/accepted.py": "configurations of the planner that it is compared with",
     "testing/plans/stories.py": "writes configurations for the planner that it is compared with",

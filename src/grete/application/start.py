@@ -28,6 +28,7 @@ API = (
     "grete.clock",
     "grete.errors",
     "grete.suggestions",
+    "grete.text_logs",
     "grete.model",
     "grete.model.ending",
     "grete.model.ids",

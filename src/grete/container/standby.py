@@ -77,10 +77,8 @@ class StandbyRun:
         active = task_of_standby(task.name)
         file = self._files.get((active, store.name))
         if file is None:
-            path, identity = (
-                store_path(self._directory, active, store.name),
-                store_identity(store, task.changelog_partition),
-            )
+            path = store_path(self._directory, active, store.name)
+            identity = store_identity(store, task.changelog_partition)
             file = StoreFile(path, identity, now_ms=self._clock.wall_ms, ttl_ms=store.ttl_ms)
             self._files[active, store.name] = file
         has_times = store.is_expiring
