@@ -58,7 +58,8 @@ _WRITTEN = f"substr(v, 1, {STAMP_BYTES})"
 _EXPIRING_SCHEMA = f"CREATE INDEX IF NOT EXISTS kv_written ON kv ({_WRITTEN});"
 _EXPIRED = f"SELECT k FROM kv WHERE {_WRITTEN} < ? LIMIT ?"  # noqa: S608 - a constant
 _EXPIRED_AT_ONCE = 10_000
-"""So many rows are deleted in a fifth of a second, in which the task does nothing else; more wait for its next batch."""
+"""So many rows are deleted in a fifth of a second, in which the task does nothing else; others wait for its next
+batch."""
 _EXPIRY_LOOK_MS = 1_000
 _PRAGMAS = "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-16384"
 _CLOCK = SystemClock()
