@@ -128,8 +128,7 @@ def test_status_and_doctor_name_what_is_not_understood_and_the_command_that_remo
     shown = capsys.readouterr().out
     assert "2 records of the coordinator stream are not understood" in shown
     assert "offset 3: grete-input-stream 'nodot'" in shown
-    _, row = [line for line in shown.splitlines() if line.startswith(job)]
-    assert row.rstrip().endswith("2 records are not understood"), "in the table of all jobs, too"
+    assert "message: 2 records are not understood" in shown
     main(["doctor", "--job", job, "-o", "json"])
     findings = {finding["check"]: finding for finding in json.loads(capsys.readouterr().out)}
     assert not findings["coordinator stream"]["ok"]

@@ -51,7 +51,9 @@ def test_a_crash_is_an_exit_with_its_reason() -> None:
 
     launcher = ThreadLauncher(run)
     launcher.start(ContainerStart(ZERO, 1, {}))
-    assert ended(launcher) == [ContainerExit(ZERO, 1, 1, "RuntimeError out of luck")]
+    assert ended(launcher) == [
+        ContainerExit(ZERO, 1, 1, "RuntimeError out of luck (test_thread_launcher.py:50)")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ Python worker through Spark's JVM, as a note of the exception, since all that ar
 from __future__ import annotations
 
 import json
+import os
 import re
-import sysconfig
 import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
@@ -29,11 +29,8 @@ from grete.text_logs import shortened
 
 _MARK = "grete-failure: "
 _LONGEST = 2_000
-_NOT_THE_APPLICATIONS = (
-    str(Path(__file__).parents[1]),
-    *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")},
-    "<",
-)
+_INSTALLED = "-packages/"
+_NOT_THE_APPLICATIONS = (str(Path(__file__).parents[1]), str(Path(os.__file__).parent), "<")
 """Where files are in which nobody looks for his own mistake: grete, libraries, what has no file."""
 _OF_JAVA = re.compile(
     r"An error occurred while calling [^\n]*\n: (?:[\w$]+\.)*(?P<type>[\w$]+)(?:: (?P<message>[^\n]*))?"
@@ -116,6 +113,7 @@ def _line(error: BaseException) -> str:
         f"{Path(frame.f_code.co_filename).name}:{number}"
         for frame, number in traceback.walk_tb(error.__traceback__)
         if not frame.f_code.co_filename.startswith(_NOT_THE_APPLICATIONS)
+        and _INSTALLED not in frame.f_code.co_filename
     ]
     return lines[-1] if lines else ""
 
