@@ -35,3 +35,28 @@ def test_every_make_target_that_is_named_exists(document: Path) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = set(re.findall(r"(?:`|^)make ([a-z]+(?:-[a-z]+)?)", document.read_text(), re.MULTILINE))
     assert named <= targets
+
+
+PROSE = [path for path in sorted(ROOT.glob("docs/*.md")) if path.name not in ("claims.md", "ported-tests.md")]
+
+
+@pytest.mark.parametrize("document", PROSE, ids=lambda path: path.name)
+def test_names_of_tests_stand_with_the_claims_and_not_in_the_prose(document: Path) -> None:
+    text = document.read_text()
+    named = sum(map(len, re.findall(r"`tests/[^`]+`", text)))
+    assert named / len(text) < 0.07
+
+
+def test_every_claim_is_of_a_section_that_there_is() -> None:
+    rows = re.findall(
+        r"^\| \[[^]]*\]\(([\w-]+\.md)#([^)]+)\)", (ROOT / "docs/claims.md").read_text(), re.MULTILINE
+    )
+    assert len(rows) > 300
+    sections = {path.name: anchors(path.read_text()) for path in ROOT.glob("docs/*.md")}
+    assert [row for row in rows if row[1] not in sections[row[0]]] == []
+
+
+def anchors(text: str) -> set[str]:
+    """What links to headings say, as the usual renderers make them."""
+    headings = re.findall(r"^#{1,4} (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
