@@ -176,7 +176,8 @@ class DeployedJob(Job):
         def seen() -> set[int]:
             return {output.value["n"] for output in self.written()}
 
-        reaches(lambda: len(seen()), records, "records", context=said)
+        # after a kill a driver, an executor and the application's process start, which took 50 s on a busy machine
+        reaches(lambda: len(seen()), records, "records", still_s=120, context=said)
         assert seen() == set(range(records))
         prefixes = {str(output.value[key]) for output in self.written() for key in ("built_in", "prefix")}
         assert all(Path(prefix).is_relative_to(below) for prefix in prefixes), prefixes
