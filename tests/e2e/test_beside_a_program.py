@@ -34,6 +34,11 @@ class Zones(grete.DataFramePipeline):
 class Copy(grete.StreamTask):
     def process(self, envelope, collector, coordinator):
         collector.send("local.copies", envelope.message, key=envelope.key)
+
+
+class Again(grete.StreamTask):
+    def process(self, envelope, collector, coordinator):
+        collector.send("local.copies2", envelope.message, key=envelope.key)
 """
 PROGRAM = '''
 import json, os, sys, threading
@@ -143,11 +148,45 @@ if own:
     spark.stop()
 Path("answer.json").write_text(json.dumps(answer))
 '''
+TWO = """
+import json, os
+from contextlib import ExitStack
+from pathlib import Path
+
+import grete
+from grete.clock import SystemClock
+from grete.environment import grete_home
+from grete.model.streams import StreamSpec
+from grete.systems.base import Message
+from grete.systems.local.system import LocalSystem
+from grete.testing.waiting import eventually
+from jobs import Again, Copy
+
+streams = LocalSystem(grete_home() / "local", SystemClock())
+streams.create_stream(StreamSpec("in", 1))
+streams.append("in", [Message(b"k", b"1", 0)])
+before, outputs = dict(os.environ), ["copies", "copies2"]
 
 
-def _runs(folder: Path, kind: str, config: dict[str, str]) -> dict[str, Any]:
+with ExitStack() as stack:
+    for output, application in zip(outputs, (Copy, Again)):
+        config = {"job.name": output, "task.inputs": "local.in", "task.outputs": f"local.{output}",
+                  "systems.local.samza.offset.default": "oldest", "job.debounce.time.ms": "100",
+                  "spark.master": "local[2]"}
+        processor = grete.StreamProcessor(config, application, processor_id="one")
+        stack.enter_context(processor)
+    for output in outputs:
+        eventually(lambda: processor.wait(0.05) or output in streams.streams()
+                   and int(streams.offsets(output)[0].upcoming) == 1, "copied")
+changed = {name: [before.get(name), os.environ.get(name)]
+           for name in {**before, **os.environ} if before.get(name) != os.environ.get(name)}
+Path("answer.json").write_text(json.dumps({"changed": changed}))
+"""
+
+
+def _runs(folder: Path, kind: str, config: dict[str, str], program: str = PROGRAM) -> dict[str, Any]:
     (folder / "jobs.py").write_text(JOBS)
-    (folder / "program.py").write_text(PROGRAM)
+    (folder / "program.py").write_text(program)
     environment = {key: value for key, value in os.environ.items() if not key.startswith("GRETE_WORKER")}
     done = subprocess.run(
         [sys.executable, "program.py", kind, json.dumps(config)],
@@ -188,3 +227,10 @@ def test_a_program_without_spark_has_none_left_when_its_processors_have_ended(tm
     assert found["zones changed"] == found["copies changed"] == []
     assert [len(found["zones"]), len(found["copies"])] == [2, 2], found
     assert "CET" in found["zones"][0]
+
+
+def test_processors_of_two_jobs_that_begin_at_once_share_a_context_and_leave_the_environment(
+    tmp_path: Path,
+) -> None:
+    """They have one name. The second one waits for the context of the first, and takes it not for the program's."""
+    assert _runs(tmp_path, "none", {}, TWO) == {"changed": {}}

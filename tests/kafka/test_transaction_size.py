@@ -131,6 +131,31 @@ def test_records_that_their_topic_takes_go_on_in_smaller_batches_when_its_limit_
         job.assert_exactly_once()
 
 
+def test_a_record_of_5_mb_goes_through_where_its_topics_take_it(kafka: KafkaCluster, tmp_path: Path) -> None:
+    """No setting of a client is needed: what grete's clients send and fetch follows from the topics."""
+    config = {
+        "task.commit.groups": "1",
+        "systems.kafka.default.stream.max.message.bytes": "8000000",
+        "stores.counts.changelog.max.message.bytes": "8000000",
+    }
+    with closing(Job(kafka.bootstrap, tmp_path, partitions=1, config=config)) as job:
+        set_largest(kafka, job.input, 8_000_000)
+        large = Producer({"bootstrap.servers": kafka.bootstrap, "message.max.bytes": 8_000_000})
+        errors: list[object] = []
+
+        def is_taken() -> bool:
+            value = b'{"filler": "' + os.urandom(2_500_000).hex().encode() + b'"}'
+            large.produce(job.input, value, "key0", 0, on_delivery=lambda error, _: errors.append(error))
+            large.flush(60)
+            return errors[-1] is None
+
+        eventually(is_taken, "the limit, which a broker learns of later")
+        job.sent += 1
+        container = job.container(1)
+        container.run(container.worker())
+        job.assert_exactly_once()
+
+
 def test_records_behind_a_batch_that_its_topic_refused_say_why_they_were_not_written(
     kafka: KafkaCluster, tmp_path: Path
 ) -> None:

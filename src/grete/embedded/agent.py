@@ -25,6 +25,7 @@ RunContainer = Callable[[Mapping[str, str], threading.Event, OnState], Container
 """Runs a container in this process, with its environment, until it ends or is asked to stop."""
 _NO_FAILURE = (ExitCode.OK, ExitCode.STOPPED, ExitCode.FENCED)
 _RENEWALS_IN_TTL = 3
+_END_S = 60.0
 
 
 @dataclass(slots=True)
@@ -125,6 +126,11 @@ class Agent:
         """
         while not self.look():
             pass
+
+    def await_container(self) -> None:
+        """Wait until the container that was asked to end, for whatever reason, is done with its batch."""
+        if self._running is not None and self._running.thread is not None:
+            self._running.thread.join(_END_S)
 
     # --- one look ---
 

@@ -267,8 +267,8 @@ class StreamProcessor:
         with suppress(ModuleNotFoundError):  # without pyspark, of which the container has words
             from grete.spark.beside_a_program import leave, take_part
 
-            take_part(self.id)
-            self._leave_spark = partial(leave, self.id)
+            take_part(self)
+            self._leave_spark = partial(leave, self)
         return run_container(environment, stop, on_state)
 
     def _open_launcher(
@@ -297,10 +297,13 @@ class StreamProcessor:
                 else:
                     self._leading.requests.leave()
             self._leading.join()
-        self._leave_spark()
         if self._agent.failure is not None:
             failure = ProcessorFailed(self.id, str(self._agent.failure))
-        self._end(failure or self._leading.error)
+        try:
+            self._agent.await_container()
+            self._leave_spark()
+        finally:
+            self._end(failure or self._leading.error)
 
     def _end(self, failure: BaseException | None) -> None:
         self._failure = failure

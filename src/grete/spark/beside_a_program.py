@@ -9,12 +9,14 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from subprocess import TimeoutExpired
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from grete.spark.driver import stop_what_was_started
@@ -23,6 +25,7 @@ _log = logging.getLogger("grete.processor")
 _LOCK = threading.Lock()
 _OF_CONTEXTS = ("SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE")
 """Variables that PySpark sets when a context starts."""
+Variables = Mapping[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,7 @@ class _Sessions:
     default: SparkSession | None
     active: SparkSession | None
     default_of_jvm: Any
+    variables: Variables
 
     @classmethod
     def of_now(cls) -> _Sessions:
@@ -44,17 +48,26 @@ class _Sessions:
             SparkSession._instantiatedSession,
             SparkSession._activeSession,
             found.get() if found is not None and found.isDefined() else None,
+            {name: os.environ.get(name) for name in _OF_CONTEXTS},
         )
 
     def restore(self) -> None:
         """Nothing where the program has stopped its context, or begun another, meanwhile."""
-        if self.context is None or self.context is not SparkContext._active_spark_context:
-            return
+        if self.default is None or self.context is not SparkContext._active_spark_context:
+            return  # one that was made meanwhile has Spark's own settings, and the program may have it
         SparkSession._instantiatedSession, SparkSession._activeSession = self.default, self.active
         if self.default_of_jvm is None:
             _sessions(self.context).clearDefaultSession()
         else:
             _sessions(self.context).setDefaultSession(self.default_of_jvm)
+
+    def restore_variables(self) -> None:
+        """Those of the environment that PySpark has set."""
+        for name, value in self.variables.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def _sessions(context: SparkContext) -> Any:
@@ -62,27 +75,26 @@ def _sessions(context: SparkContext) -> Any:
     return SparkSession._get_j_spark_session_class(jvm)
 
 
-_before: dict[str, _Sessions] = {}
-"""Of each processor that has worked with Spark, the first one first."""
+_before: dict[int, _Sessions] = {}
+"""Of each processor that has worked with Spark, the first one first; jobs may have processors of one name."""
 
 
-def take_part(processor: str) -> None:
+def take_part(processor: object) -> None:
     """Called before a container of a processor begins; any number of times."""
     with _LOCK:
-        _before.setdefault(processor, next(iter(_before.values()), _Sessions.of_now()))
+        _before.setdefault(id(processor), next(iter(_before.values()), _Sessions.of_now()))
 
 
-def leave(processor: str) -> None:
+def leave(processor: object) -> None:
     """Called when a processor has ended; after the last one everything is as before the first."""
     with _LOCK:
-        before = _before.pop(processor, None)
+        before = _before.pop(id(processor), None)
         if before is None or _before:
             return
         try:
             if before.context is None:
                 stop_what_was_started()
-                for name in _OF_CONTEXTS:
-                    os.environ.pop(name, None)
+                before.restore_variables()
             before.restore()
-        except (Py4JError, OSError, TimeoutExpired) as error:
+        except (Py4JError, PySparkException, OSError, TimeoutExpired) as error:
             _log.warning("Spark could not be left as it was: %s", error)

@@ -28,7 +28,8 @@ _NO_CLUSTER = {"spark.master": "local[1]"}
 _SHOWN_LINES = 12
 _END_S = 30.0
 STARTS = threading.RLock()
-"""Held while a JVM starts, or a context in a process that has others."""
+"""Held from the look at what runs to the end of a start: PySpark names a context as the active one seconds before it
+can be used, and variables of the environment are put back to what they were by one at a time."""
 
 
 @dataclass(slots=True)
@@ -181,11 +182,12 @@ def context_with(settings: Mapping[str, str], given: Settings) -> SparkContext:
     Raises:
         ConfigError: see `resolved` and `refused_settings`.
     """
-    is_first = SparkContext._active_spark_context is None
-    make_folder(settings, SparkContext._jvm)
-    with driver_variables(settings, given), refused_settings(given.spark.options):
-        context = SparkContext.getOrCreate(SparkConf().setAll(list(resolved(settings).items())))
-    if is_first:
-        _started.context = context
-        context.setLogLevel(given.spark.log_level)
-    return context
+    with STARTS:
+        is_first = SparkContext._active_spark_context is None
+        make_folder(settings, SparkContext._jvm)
+        with driver_variables(settings, given), refused_settings(given.spark.options):
+            context = SparkContext.getOrCreate(SparkConf().setAll(list(resolved(settings).items())))
+        if is_first:
+            _started.context = context
+            context.setLogLevel(given.spark.log_level)
+        return context

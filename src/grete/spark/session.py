@@ -58,10 +58,11 @@ def build_session(
     given = Settings.of(config)
     settings = jvm_started(app_name, config, kafka_system)
     with refused_settings(given.spark.options):
-        if given.job.is_of_processors or is_foreign(SparkContext._active_spark_context):
-            session = _own_session(settings, given)
-        else:
-            session = session_of_process(settings, given)
+        with STARTS:
+            if given.job.is_of_processors or is_foreign(SparkContext._active_spark_context):
+                session = _own_session(settings, given)
+            else:
+                session = session_of_process(settings, given)
         if kafka_system is not None:
             check_connector(session, kafka_system, pyspark.__version__)
         if not given.job.has_lineages_on_hadoop:
@@ -78,14 +79,13 @@ def _own_session(settings: Mapping[str, str], given: Settings) -> SparkSession:
     Raises:
         ConfigError: see `resolved` and `check_context`.
     """
-    with STARTS:
-        of_session = of_sessions(SparkContext._jvm, settings)
-        context = SparkContext._active_spark_context
-        if context is None:
-            context = context_with({k: v for k, v in settings.items() if k not in of_session}, given)
-        elif is_foreign(context):
-            check_context(context, given.spark, needed=needed_by_outputs(given))
-        return new_session(context, resolved(of_session))
+    of_session = of_sessions(SparkContext._jvm, settings)
+    context = SparkContext._active_spark_context
+    if context is None:
+        context = context_with({k: v for k, v in settings.items() if k not in of_session}, given)
+    elif is_foreign(context):
+        check_context(context, given.spark, needed=needed_by_outputs(given))
+    return new_session(context, resolved(of_session))
 
 
 @contextmanager
@@ -135,14 +135,16 @@ def build_context(app_name: str, config: Mapping[str, str]) -> SparkContext:
     Raises:
         ConfigError, JobError: see `could_not_start` and `refused_settings`.
     """
-    given, running = Settings.of(config), SparkContext._active_spark_context
-    if running is not None and is_foreign(running):
-        check_context(running, given.spark, needed=values(NOT_FOR_SHARES))
-        return running
-    settings = context_settings(app_name, config)
-    with STARTS, driver_variables(settings, given):
-        start_jvm(settings, given)
-    context = context_with(settings, given)
+    given = Settings.of(config)
+    with STARTS:
+        running = SparkContext._active_spark_context
+        if running is not None and is_foreign(running):
+            check_context(running, given.spark, needed=values(NOT_FOR_SHARES))
+            return running
+        settings = context_settings(app_name, config)
+        with driver_variables(settings, given):
+            start_jvm(settings, given)
+        context = context_with(settings, given)
     _await_executors(context, given.spark)
     return context
 
