@@ -302,13 +302,12 @@ def check_checkpoints(topics: Topics, log: Any) -> tuple[str, OutputCommits]:
 def check_groups(topics: Topics) -> None:
     """Kafka's own tool shows what is committed, in one group; those of epochs have no lag, and Spark leaves none."""
     rows = described_groups(topics.bootstrap)
-    of_job = [row for row in rows if topics.name in row.group or topics.name in row.topic]
-    own = {row.partition: row for row in of_job if row.topic == topics.name}
-    assert {row.group for row in own.values()} == {f"grete-{topics.name}-1"}
-    assert {partition: (int(row.offset), row.lag) for partition, row in own.items()} == {
+    own = [row for row in rows if row.topic == topics.name]
+    assert {row.group for row in own} == {f"grete-{topics.name}-1"}
+    assert {row.partition: (int(row.offset), row.lag) for row in own} == {
         partition: (end, "0") for partition, end in topics.ends().items()
     }
-    others = {(row.topic, row.lag) for row in of_job if row.topic != topics.name}
+    others = {(row.topic, row.lag) for row in rows if topics.name in row.group and row not in own}
     assert others == {(EPOCHS, "0")}
     assert [row.group for row in rows if row.group.startswith(("spark-", "grete-reader"))] == []
 
