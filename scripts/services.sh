@@ -209,7 +209,7 @@ kube_apiserver_with_go() {
   if kube_apiserver_present; then
     return
   elif go_present; then # by itself, so that where its modules cannot be fetched the rest goes on
-    SERVICES=kube_apiserver bash "$0" || echo "the tests on the API server of Kubernetes run in make nightly alone" >&2
+    SERVICES=kube_apiserver bash scripts/services.sh || echo "the tests on the API server of Kubernetes run in make nightly alone" >&2
   else
     echo "without Go 1.24 the tests on the API server of Kubernetes run in make nightly alone" >&2
   fi
