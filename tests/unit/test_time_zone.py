@@ -56,6 +56,8 @@ def test_tasks_have_no_zone_and_one_that_becomes_a_pipeline_has_that_of_here() -
     ("variable", "zone"),
     [
         ("Europe/Berlin", "Europe/Berlin"),
+        ("posix/Asia/Tokyo", "Asia/Tokyo"),
+        ("right/Asia/Tokyo", "Asia/Tokyo"),
         (":Asia/Tokyo", "Asia/Tokyo"),
         ("EST5EDT", "EST5EDT"),
         ("Etc/GMT+5", "Etc/GMT+5"),
@@ -80,4 +82,17 @@ def test_the_machines_own_zone_is_the_one_that_its_link_names(tmp_path: Path) ->
     link = tmp_path / "localtime"
     link.symlink_to("/usr/share/zoneinfo/Europe/Berlin")
     assert local_time_zone({}, {}, link) == ("Europe/Berlin" if link.exists() else "UTC")
+    assert local_time_zone({}, {}, tmp_path / "none") == "UTC"
+
+
+def test_a_machine_that_links_to_a_zone_that_is_not_installed_has_it_all_the_same(tmp_path: Path) -> None:
+    """As in an image without tzdata. Below the folder of zones the same ones are there again, and some are none."""
+    link = tmp_path / "localtime"
+    for target, zone in (
+        ("/usr/share/zoneinfo/Nowhere/Europe/Berlin", "Nowhere/Europe/Berlin"),
+        ("/usr/share/zoneinfo/posix/Europe/Berlin", "Europe/Berlin"),
+    ):
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+        assert local_time_zone({}, {}, link) == zone
     assert local_time_zone({}, {}, tmp_path / "none") == "UTC"

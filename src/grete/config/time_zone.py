@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from zoneinfo import ZoneInfo, available_timezones
@@ -24,7 +24,8 @@ _OPTION = re.compile(r"-Duser\.timezone=(\S+)")
 _AREA_AND_CITY = re.compile(r"[A-Za-z_]+(/[A-Za-z_+-]+)+")
 _LOCALTIME = Path("/etc/localtime")
 _ZONES = "zoneinfo"
-_NO_NAMES = ("posix", "right", "posixrules", "localtime")
+_SAME_ZONES = ("posix", "right")
+_NO_NAMES = ("posixrules", "localtime", "Factory")
 """Below the folder of zones, and no names of them."""
 
 
@@ -54,16 +55,27 @@ def local_time_zone(
     variable = environment.get("TZ", "").removeprefix(":")
     if not variable:
         return _of_the_machine(localtime)
-    return variable if _is_name(variable) else _offset()
+    name = _named(variable.split("/"))
+    return name if name is not None and _is_name(name) else _offset()
+
+
+def _named(parts: Sequence[str]) -> str | None:
+    """The name of the zone at a place below the folder of zones: the same zones are there in two more folders."""
+    while parts and parts[0] in _SAME_ZONES:
+        parts = parts[1:]
+    return "/".join(parts) if parts and parts[0] not in _NO_NAMES else None
 
 
 def _of_the_machine(localtime: Path) -> str:
     """The name behind the link, else that of the file with the same content; Java has no other way either."""
+    link = (
+        localtime.readlink().parts if localtime.is_symlink() else ()
+    )  # also one to a zone that is not installed
+    named = _named(link[link.index(_ZONES) + 1 :]) if _ZONES in link else None
+    if named is not None:
+        return named
     if not localtime.exists():
         return BEFORE
-    named = localtime.readlink().parts if localtime.is_symlink() else ()
-    if _ZONES in named:
-        return "/".join(named[named.index(_ZONES) + 1 :])
     content = localtime.read_bytes()
     return next((name for name in _known() if _content(name) == content), None) or _offset()
 
@@ -71,7 +83,7 @@ def _of_the_machine(localtime: Path) -> str:
 def _known() -> Iterable[str]:
     folder = Path("/usr/share", _ZONES)
     found = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    return ("/".join(name.parts) for name in found if name.parts[0] not in _NO_NAMES)
+    return ("/".join(name.parts) for name in found if name.parts[0] not in (*_SAME_ZONES, *_NO_NAMES))
 
 
 def _content(name: str) -> bytes:

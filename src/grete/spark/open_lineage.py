@@ -11,11 +11,12 @@ has that listener, grete reports one run more, of the job itself, by the listene
 from __future__ import annotations
 
 import logging
+import threading
 import uuid
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -32,6 +33,7 @@ _LISTENER = "io.openlineage.spark.agent.OpenLineageSparkListener"
 _LISTENERS = "spark.extraListeners"
 _PRODUCER = "https://github.com/OpenLineage/OpenLineage/tree/main/integration/spark"
 _LONGEST_MESSAGE = 2_000
+_LAST_EVENT_S = 10.0
 
 
 @contextmanager
@@ -50,15 +52,43 @@ def reported(
     if _LISTENER not in spark.sparkContext.getConf().get(_LISTENERS, ""):
         yield
         return
-    events = _Events(spark, settings, home, list(inputs), list(outputs))
-    with ThreadPoolExecutor(1, thread_name_prefix="grete-lineage") as thread:
-        thread.submit(events.send, "START")
-        try:
-            yield
-        except GreteError as error:
-            thread.submit(events.send, "FAIL", str(error)[:_LONGEST_MESSAGE])
-            raise
-        thread.submit(events.send, "COMPLETE")
+    sender = _Sender(_Events(spark, settings, home, list(inputs), list(outputs)))
+    sender.send("START")
+    try:
+        yield
+    except Exception as error:
+        sender.close("FAIL", str(error)[:_LONGEST_MESSAGE])
+        raise
+    sender.close("COMPLETE")
+
+
+class _Sender:
+    """Sends events one after the other in a thread, which holds up neither a batch nor the end of the process."""
+
+    def __init__(self, events: _Events) -> None:
+        self._events = events
+        self._waiting: SimpleQueue[tuple[str, str] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="grete-lineage", daemon=True)
+        self._thread.start()
+
+    def send(self, kind: str, message: str = "") -> None:
+        """Send an event, sooner or later."""
+        self._waiting.put((kind, message))
+
+    def close(self, kind: str, message: str = "") -> None:
+        """Send the last event, and wait for a moment until all are sent."""
+        self.send(kind, message)
+        self._waiting.put(None)
+        self._thread.join(_LAST_EVENT_S)
+        if self._thread.is_alive():
+            _log.warning("OpenLineage has no %s of this job's run: no answer in %g s", kind, _LAST_EVENT_S)
+
+    def _run(self) -> None:
+        while (event := self._waiting.get()) is not None:
+            try:
+                self._events.send(*event)
+            except Exception:  # noqa: BLE001 - a thread begins here, and the next event may be taken
+                _log.warning("OpenLineage has no %s of this job's run", event[0], exc_info=True)
 
 
 class _Events:
