@@ -85,10 +85,11 @@ def whole_answer(
     redirects: int = 0,
     largest_bytes: int = _LARGEST_BYTES,
 ) -> Answer:
-    """The answer with its body, after twice `timeout_s` at the latest. Nothing is sent twice.
+    """The answer with its body, after twice `timeout_s` where the head comes in one piece. Nothing is sent twice.
 
-    urllib3's own limit is one for each piece: a proxy that passes on a byte now and then would hold the caller for
-    hours. `document` is sent as JSON; so many `redirects` are followed.
+    A head that trickles has `timeout_s` for each piece, and each redirection begins anew. For the body urllib3 has a
+    limit for each piece too: a proxy that passes on a byte now and then would hold the caller for hours, so all of it
+    has to be there in time. `document` is sent as JSON; so many `redirects` are followed.
 
     Raises:
         HTTPError: no answer, cut off, too slow or too large, or it cannot be decoded.
@@ -110,7 +111,8 @@ def whole_answer(
             retries=followed if redirects else False,
         )
     except ValueError as error:  # of the standard library: a redirection, or a host's name, that is none
-        raise LocationParseError(f"{url}: {error}") from error
+        # nothing of the error, which may hold the value of a header
+        raise LocationParseError(f"{url} ({type(error).__name__})") from None
     try:
         body = bytearray()
         while piece := answer.read1(_PIECE):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from itertools import islice
 
 _MOST_NAMED = 10
-_MOST_COMPARED = 10_000
-"""To compare a name takes up to 10 us, and a job may have a hundred thousand tasks."""
+_MOST_LETTERS = 200_000
+"""Of all names that are compared: a short one takes 10 us, one of 75 letters 150, and jobs may have 100,000 tasks."""
 _NUMBER = re.compile(r"\d+")
 
 
@@ -19,7 +18,13 @@ def nearest(given: str, known: Iterable[str], cutoff: float = 0.6) -> str | None
     """
     from difflib import get_close_matches  # of an error alone
 
-    by_folded = {name.casefold(): name for name in islice(known, _MOST_COMPARED)}
+    letters = 0
+    by_folded = {}
+    for name in known:
+        by_folded[name.casefold()] = name
+        letters += len(name)
+        if letters > _MOST_LETTERS:
+            break
     close = get_close_matches(given.casefold(), by_folded, n=1, cutoff=cutoff)
     return by_folded[close[0]] if close else None
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -23,7 +25,7 @@ from grete.coordination.kubernetes.credential import Credential
 from grete.coordination.kubernetes.credential_plugin import CredentialPlugin
 from grete.errors import CoordinationError, CoordinationUnreachable
 from grete.testing.clock import ManualClock
-from grete.testing.waiting import eventually
+from grete.testing.waiting import eventually, patient
 
 V1, V1BETA1 = credential_plugin.VERSIONS
 NOW_MS = 1_700_000_000_000
@@ -263,3 +265,36 @@ def test_a_token_in_the_kubeconfig_wins_over_the_program(plugin: Plugin, tmp_pat
     (tmp_path / "config").write_text(yaml.safe_dump(config))
     assert of_kubeconfig([tmp_path / "config"]).credential() == Credential("own")
     assert plugin.calls == []
+
+
+def test_the_end_of_a_long_error_tells_no_secret_whose_name_was_cut_off(
+    plugin: Plugin, configured: Configured
+) -> None:
+    plugin.does(f"sys.exit('token=' + {SECRET!r} * 60)")
+    with pytest.raises(CoordinationUnreachable, match="ended with 1") as refused:
+        configured().credential()
+    assert SECRET not in str(refused.value)
+
+
+def test_a_program_that_hangs_holds_up_no_end_of_the_process(plugin: Plugin, configured: Configured) -> None:
+    plugin.does("import time; time.sleep(8)")
+    configured()
+    program = (
+        "from pathlib import Path; from grete.coordination.kubernetes.access import of_kubeconfig\n"
+        f"try: of_kubeconfig([Path({str(plugin.folder / 'config')!r})]).credential(0.2)\n"
+        "except Exception as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=patient(6))
+    assert "has not answered" in done.stdout, done.stderr
+
+
+def test_a_machine_without_room_for_a_process_is_tried_again(
+    plugin: Plugin, configured: Configured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(*_: object, **__: object) -> None:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    access = configured()
+    monkeypatch.setattr(subprocess, "run", no_room)
+    with pytest.raises(CoordinationUnreachable, match="cannot be started"):
+        access.credential()

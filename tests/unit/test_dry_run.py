@@ -24,6 +24,8 @@ class Priced(grete.StreamTask):
         pass
 """
 
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
 
 @pytest.fixture
 def config(home: Path, system: LocalSystem) -> Path:
@@ -60,8 +62,10 @@ def test_a_stream_task_is_loaded_as_its_container_would_and_nothing_is_written(
     }
     assert not (home / "jobs").exists()
     assert not (home / "local" / "coordinator.db").exists()
+    config.write_text(config.read_text() + f"{JAVA_OPTIONS}=-Djavax.net.ssl.keyStorePassword=hunter2\n")
     assert main(["run", "--dry-run", "--config", str(config)]) == 0
     shown = capsys.readouterr().out
+    assert "hunter2" not in shown
     assert ALWAYS["spark.ui.enabled"].reason in shown
     assert "priced runs priced:Priced; nothing was started or written" in shown
     assert "to be created" in shown

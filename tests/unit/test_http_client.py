@@ -215,6 +215,14 @@ def test_an_answer_that_is_cut_off_too_slow_or_too_large_is_none(scripted: str) 
         whole_answer(connections(), "GET", f"{scripted}/here", 5, largest_bytes=4)
 
 
+def test_a_header_that_is_none_is_not_told(scripted: str) -> None:
+    with pytest.raises(HTTPError) as refused:
+        whole_answer(
+            connections(), "GET", f"{scripted}/here", 5, headers={"Authorization": "Bearer s3cret\n"}
+        )
+    assert "s3cret" not in repr(refused.value)
+
+
 def test_no_proxy_and_no_login_is_taken_from_the_environment(
     scripted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -89,7 +89,11 @@ def test_of_several_kubeconfigs_the_first_that_says_it_wins(tmp_path: Path) -> N
     ("user", "cluster", "words"),
     [
         ({"exec": {"command": "aws"}}, {}, "exec has apiVersion ''.*v1beta1 are spoken"),
-        ({"exec": "aws"}, {}, "exec has apiVersion ''"),
+        ({"exec": "aws"}, {}, "exec.* is none: Expected `object`, got `str`"),
+        ({"exec": {**GONE, "args": "get-token"}}, {}, r"Expected `array \| null`, got `str` - at `\$.args`"),
+        ({"exec": {**GONE, "env": ["A=b"]}}, {}, r"Expected `object`, got `str` - at `\$.env\[0\]`"),
+        ({"exec": GONE}, {"extensions": ["x"]}, "extension.*Expected `object`, got `str`"),
+        ({"client-certificate-data": "YQ=="}, {}, "without the other one"),
         ({"exec": OLD}, {}, "v1alpha1.*let the cluster's own tool write the kubeconfig again"),
         (
             {"exec": {**GONE, "installHint": "Install kubelogin."}},
@@ -157,3 +161,29 @@ def test_the_namespace_is_found_without_credentials_and_without_a_kubeconfig(tmp
 def test_names_that_kubernetes_does_not_take_are_refused(wrong: str) -> None:
     with pytest.raises(ConfigError, match="it is no name on Kubernetes"):
         _ = settings(**{"lease.prefix": wrong}).lease_prefix
+
+
+@pytest.mark.parametrize("token", ["s3 cret", "s3cret\nX-Other: 1", "s\u00e9cret"])
+def test_a_token_that_no_header_may_hold_is_refused_and_not_told(tmp_path: Path, token: str) -> None:
+    with pytest.raises(CoordinationError, match="its token is none") as refused:
+        of_kubeconfig([kubeconfig(tmp_path / "config", user={"token": token})])
+    assert "cret" not in str(refused.value)
+    (tmp_path / "token").write_text(token)
+    access = of_kubeconfig([kubeconfig(tmp_path / "config", user={"tokenFile": "token"})])
+    with pytest.raises(CoordinationError, match="its token is none") as refused:
+        access.credential()
+    assert "cret" not in str(refused.value)
+
+
+def test_white_space_around_a_token_is_none_of_it(tmp_path: Path) -> None:
+    access = of_kubeconfig([kubeconfig(tmp_path / "config", user={"token": "secret\n"})])
+    assert access.credential().headers() == {"Authorization": "Bearer secret"}
+
+
+def test_an_authority_that_is_empty_is_refused_and_not_replaced_by_those_of_the_machine(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "ca.crt").write_text("\n")
+    access = of_kubeconfig([kubeconfig(tmp_path / "config", **{"certificate-authority": "ca.crt"})])
+    with pytest.raises(CoordinationError, match="the certificate authority is empty"):
+        access.tls(access.credential())

@@ -210,6 +210,18 @@ def test_a_length_that_is_no_number_is_refused(client: TestClient, length: str |
     assert answer.status_code == 411
 
 
+def test_a_length_beside_another_way_to_say_it_is_refused(client: TestClient) -> None:
+    """The server would read the chunks, however many there are."""
+    headers = [(name.encode(), value.encode()) for name, value in CONTAINER.items()]
+    headers += [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"2"),
+        (b"Transfer-Encoding", b"chunked"),
+    ]
+    answer = client.post("/api/v1/containers/0/heartbeat", content=iter([b"{}"]), headers=headers)
+    assert (answer.status_code, "no Transfer-Encoding" in answer.text) == (411, True)
+
+
 def test_text_that_is_no_text_is_escaped(client: TestClient) -> None:
     answer = client.get("/api/v1/checkpoints", headers=GOOD)
     assert answer.content == b'{"Partition 0": {"local.in.0": "\\ud800"}}'

@@ -105,7 +105,7 @@ class Relay:
         try:
             reader, writer = await self._proved(accepted)
         except (OSError, ValueError, EOFError, TimeoutError) as error:
-            _log.warning("a connection that asked for the coordinator without its key was refused: %s", error)
+            _log.warning("a connection that asked for the coordinator without its key was refused: %r", error)
             return
         finally:
             self._unproved -= 1

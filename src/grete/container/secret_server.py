@@ -9,6 +9,7 @@ import secrets
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Mapping
 
 import orjson
@@ -46,8 +47,11 @@ class SecretServer:
             try:
                 connection, _ = self._listener.accept()
             except OSError as error:
-                _log.debug("no worker can ask for secrets any more: %s", error)
-                return
+                if self._listener.fileno() < 0:
+                    return
+                _log.warning("no worker can ask for secrets for now: %s", error)
+                time.sleep(1)
+                continue
             if not self._room.acquire(blocking=False):
                 connection.close()  # who has the key asks again
                 continue

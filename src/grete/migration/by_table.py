@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from grete.config import aliases
 from grete.config.key import Key
 from grete.config.keys import find_key
 from grete.config.settings import Settings
-from grete.config.settings.systems import systems_without_factory
 from grete.migration.in_code import is_in_code
 from grete.migration.note import Note, Outcome, Section
 
@@ -60,8 +59,11 @@ def section_of(key: str) -> Section:
     return next((section for prefix, section in _PREFIXES if key.startswith(prefix)), Section.OTHER)
 
 
-def note_by_table(config: Mapping[str, str], key: str, meant: str | None) -> Note:
-    """The note on a key of the configuration. `meant` is the known key that it nearly is."""
+def note_by_table(config: Mapping[str, str], key: str, meant: str | None, no_systems: Container[str]) -> Note:
+    """The note on a key of the configuration.
+
+    `meant` is the known key that it nearly is, `no_systems` are those without a factory.
+    """
     section, known = section_of(key), find_key(key)
     if known is not None and known.no_effect:
         return Note(section, key, Outcome.NO_EFFECT, known.no_effect)
@@ -72,7 +74,7 @@ def note_by_table(config: Mapping[str, str], key: str, meant: str | None) -> Not
     reader = "" if known is not None else "the application reads it from context.config"
     if reader and section is not Section.OTHER:
         reader = f"no key of Samza's or grete's; {reader}"
-    ignored = _ignored(config, key) or (_IGNORED if meant else "")
+    ignored = _ignored(config, key, no_systems) or (_IGNORED if meant else "")
     if ignored:
         return Note(section, key, Outcome.NO_EFFECT, ignored, f"did you mean {meant}?" if meant else "")
     return Note(section, key, Outcome.AS_IS, reader)
@@ -95,11 +97,11 @@ def _is_of_another_kind(config: Mapping[str, str], key: str) -> bool:
     )
 
 
-def _ignored(config: Mapping[str, str], key: str) -> str:
+def _ignored(config: Mapping[str, str], key: str, no_systems: Container[str]) -> str:
     """Why neither grete nor Samza reads a key of a system; empty where somebody may."""
     match = _OF_SYSTEM.fullmatch(key)
     if match is None or is_in_code(config):
         return ""
-    if match[1] in systems_without_factory(config):
+    if match[1] in no_systems:
         return f"{_IGNORED}: systems.{match[1]}.samza.factory is not set, so there is no such system"
     return "" if match[2].startswith(_PASSED_ON) else _IGNORED

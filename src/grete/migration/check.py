@@ -19,6 +19,7 @@ from grete.config.redact import redact_value
 from grete.config.rewriters import StreamLister, regex_rewriters, with_new_inputs
 from grete.config.rules.validate import check as validated
 from grete.config.rules.warnings import slips_of
+from grete.config.settings.systems import systems_without_factory
 from grete.migration.application import application
 from grete.migration.by_table import note_by_table, section_of
 from grete.migration.clients import clients, with_todays_names
@@ -77,10 +78,10 @@ def check(config: Mapping[str, str], *, list_streams: StreamLister | None = None
         if known is None or list(Outcome).index(note.outcome) > list(Outcome).index(known.outcome):
             found[note.key] = note
     found = {key: note for key, note in found.items() if key in config or note.key not in named}
-    slips = slips_of(config)
+    slips, no_systems = slips_of(config), systems_without_factory(config)
     for key in config:
         if key not in found:
-            found[key] = note_by_table(config, key, slips.get(key))
+            found[key] = note_by_table(config, key, slips.get(key), no_systems)
     written = _written(config, found.values())
     run = with_derived_keys(written)
     judged = with_derived_keys({**written, **stand_ins(config)})

@@ -146,6 +146,8 @@ def _bearer(headers: Headers) -> bytes:
 def _body(scope: Scope, headers: Headers) -> Response | None:
     if scope["method"] not in _WITH_BODY:
         return None
+    if b"transfer-encoding" in headers:  # by which the server would read on, whatever the length says
+        return error(411, "a Content-Length is needed, and no Transfer-Encoding")
     lengths = headers.get(b"content-length", [])
     if len(lengths) != 1 or not _LENGTH.fullmatch(lengths[0]):
         return error(411, "a Content-Length is needed")

@@ -17,6 +17,7 @@ from typing import Any
 from grete.api import DataFramePipeline, StreamTask
 from grete.checkpoint.offset_manager import StartingOffsets
 from grete.clock import SystemClock
+from grete.config.redact import redact_value
 from grete.config.settings import Settings
 from grete.container.assignment import Assignment, parse_assignment
 from grete.container.checkpoints import commit_target
@@ -87,7 +88,8 @@ def _own_settings(assignment: Assignment, kafka_system: str | None) -> dict[str,
     else:
         found = context_settings(name, assignment.config)
     given = settings.spark.options
-    return {key: (value, reason(key)) for key, value in sorted(found.items()) if given.get(key) != value}
+    changed = {key: value for key, value in sorted(found.items()) if given.get(key) != value}
+    return {key: (redact_value(key, value), reason(key)) for key, value in changed.items()}
 
 
 def main() -> int:

@@ -21,7 +21,7 @@ import yaml
 
 from grete.config.key_tables.kubernetes import CONTEXT, KUBECONFIG
 from grete.config.settings.kubernetes import KubernetesSettings
-from grete.coordination.kubernetes.credential import Credential, Pem, read_text
+from grete.coordination.kubernetes.credential import Credential, Pem, read_text, token_in
 from grete.coordination.kubernetes.credential_plugin import LONGEST_S, CredentialPlugin, program_of
 from grete.errors import ConfigError, CoordinationError
 from grete.suggestions import or_one_of
@@ -64,7 +64,7 @@ class Access:
         if self.plugin is not None:
             return self.plugin.credential(timeout_s)
         if self.token_file is not None:
-            return replace(self.user, token=read_text(self.token_file).strip())
+            return replace(self.user, token=token_in(read_text(self.token_file), str(self.token_file)))
         return self.user
 
     def refuse(self, credential: Credential) -> bool:
@@ -80,7 +80,10 @@ class Access:
             CoordinationError: a file cannot be read, or does not hold what it should.
         """
         try:
-            context = ssl.create_default_context(cadata=None if self.ca is None else self.ca.read())
+            ca = None if self.ca is None else self.ca.read()
+            if ca is not None and not ca.strip():  # OpenSSL would trust each authority of the machine
+                raise ValueError("the certificate authority is empty")
+            context = ssl.create_default_context(cadata=ca)
             if credential.certificate is not None and credential.key is not None:
                 with _files(credential.certificate, credential.key) as (certificate, key):
                     context.load_cert_chain(certificate, key)
@@ -216,13 +219,18 @@ def of_kubeconfig(paths: Sequence[Path], context_name: str | None = None) -> Acc
         )
     origin = f"context {context.name!r} of {context.origin}"
     ca = _pem(cluster, "certificate-authority", of_cluster)
-    token, token_file = user.get("token"), user.get("tokenFile")
+    token, token_file = token_in(user.get("token"), origin), user.get("tokenFile")
+    certificate, key = _pem(user, "client-certificate", of_user), _pem(user, "client-key", of_user)
+    if (certificate is None) is not (key is None):
+        raise ConfigError(
+            f"{origin}: the user has a client-certificate or a client-key without the other one"
+        )
     return Access(
         server.rstrip("/"),
         origin,
         namespace=context.namespace,
         ca=ca,
-        user=Credential(token, _pem(user, "client-certificate", of_user), _pem(user, "client-key", of_user)),
+        user=Credential(token, certificate, key),
         token_file=None if token_file is None else of_user.parent / str(token_file),
         # as with kubectl a token wins
         plugin=None if token or token_file else _plugin(user, cluster, ca, of_user.parent, origin),
@@ -235,8 +243,7 @@ def _plugin(
     named = user.get("exec")
     if not named:
         return None
-    program = named if isinstance(named, dict) else {}
-    return CredentialPlugin(program_of(program, cluster, ca, folder, origin))
+    return CredentialPlugin(program_of(named, cluster, ca, folder, origin))
 
 
 def _document(path: Path) -> dict[str, Any]:

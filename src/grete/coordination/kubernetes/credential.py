@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from grete.errors import CoordinationError
 
 _LARGEST_FILE = 1024 * 1024
+_TOKEN = re.compile("[!-~]+")
+
+
+def token_in(text: str | None, origin: str) -> str | None:
+    """The token that a file, a kubeconfig or a program gives, without white space around it; None of an empty one.
+
+    Raises:
+        CoordinationError: no header may hold it. Nothing of it is in the error.
+    """
+    token = (text or "").strip()
+    if token and not _TOKEN.fullmatch(token):
+        raise CoordinationError(
+            f"{origin}: its token is none: it has white space or characters that are not ASCII"
+        )
+    return token or None
 
 
 def read_text(path: Path) -> str:
@@ -49,6 +65,9 @@ class Credential:
     token: str | None = field(default=None, repr=False)
     certificate: Pem | None = None
     key: Pem | None = None
+
+    def __post_init__(self) -> None:
+        assert self.token is None or _TOKEN.fullmatch(self.token), "it comes from `token_in`"
 
     def headers(self) -> dict[str, str]:
         """Headers of a request."""

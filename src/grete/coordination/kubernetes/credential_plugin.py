@@ -13,8 +13,8 @@ import shutil
 import subprocess
 import threading
 from base64 import b64encode
-from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from grete.clock import Clock, SystemClock
 from grete.config.redact import redact_forms
-from grete.coordination.kubernetes.credential import Credential, Pem
+from grete.coordination.kubernetes.credential import Credential, Pem, token_in
 from grete.errors import ConfigError, CoordinationError, CoordinationUnreachable
 
 VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
@@ -50,6 +50,28 @@ class Program:
     hint: str
     """How to install it, in the words of the kubeconfig."""
     origin: str
+
+
+class _Variable(Struct, frozen=True):
+    name: str
+    value: str | None = None
+
+
+class _Exec(Struct, frozen=True, rename="camel"):
+    """`exec` of a kubeconfig's user."""
+
+    api_version: str = ""
+    command: str = ""
+    args: list[str] | None = None
+    env: list[_Variable] | None = None
+    interactive_mode: str | None = None
+    install_hint: str | None = None
+    provide_cluster_info: bool = False
+
+
+class _Extension(Struct, frozen=True):
+    name: str
+    extension: Any = None
 
 
 class _Status(Struct, frozen=True, rename="camel"):
@@ -80,7 +102,6 @@ class CredentialPlugin:
         self._program = program
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
-        self._pool = ThreadPoolExecutor(1, "credential-plugin")
         self._run: Future[_Granted] | None = None
         self._kept: _Granted | None = None
 
@@ -112,8 +133,18 @@ class CredentialPlugin:
     def _begin(self) -> Future[_Granted]:
         """The run that is under way, else a new one."""
         if self._run is None or self._run.done():
-            self._run = self._pool.submit(self._ask)
+            self._run = Future()
+            thread = threading.Thread(
+                target=self._fill, args=(self._run,), name="credential-plugin", daemon=True
+            )  # a program that hangs holds up no end of this process
+            thread.start()
         return self._run
+
+    def _fill(self, run: Future[_Granted]) -> None:
+        try:
+            run.set_result(self._ask())
+        except Exception as error:  # noqa: BLE001 - a thread begins here, and who waits is to hear of it
+            run.set_exception(error)
 
     def _ask(self) -> _Granted:
         granted = self._granted(self._printed())
@@ -134,10 +165,12 @@ class CredentialPlugin:
             )
         except subprocess.TimeoutExpired as error:
             raise self._unreachable(f"has not answered within {LONGEST_S:g} s and was killed") from error
-        except OSError as error:
+        except (FileNotFoundError, PermissionError) as error:
             raise CoordinationError(f"{self._named('cannot be started')}: {error}") from error
+        except OSError as error:  # no process or no memory is left, for now
+            raise self._unreachable(f"cannot be started: {error}") from error
         if done.returncode != 0:
-            said = redact_forms(done.stderr.decode(errors="replace").strip()[-_LONGEST_TEXT:])
+            said = redact_forms(done.stderr.decode(errors="replace")).strip()[-_LONGEST_TEXT:]
             raise self._unreachable(f"ended with {done.returncode}: {said or 'it printed no error'}")
         return done.stdout
 
@@ -154,12 +187,13 @@ class CredentialPlugin:
             )
         status = answer.status
         certificate, key = status.client_certificate_data, status.client_key_data
-        if bool(certificate) != bool(key) or not (status.token or certificate):
+        token = token_in(status.token, self._program.origin)
+        if bool(certificate) != bool(key) or not (token or certificate):
             raise CoordinationError(
                 self._named("printed neither a token nor a client certificate with its key")
             )
         pems = (Pem(certificate), Pem(key)) if certificate else (None, None)
-        return _Granted(Credential(status.token or None, *pems), self._until_s(status.expiration_timestamp))
+        return _Granted(Credential(token, *pems), self._until_s(status.expiration_timestamp))
 
     def _until_s(self, expires: datetime | None) -> float:
         """Counted from now: the wall clock may jump, and a server that refuses earlier is listened to."""
@@ -175,31 +209,35 @@ class CredentialPlugin:
         return CoordinationUnreachable(self._named(what))
 
 
-def program_of(
-    part: Mapping[str, Any], cluster: Mapping[str, Any], ca: Pem | None, folder: Path, origin: str
-) -> Program:
+def program_of(part: Any, cluster: Mapping[str, Any], ca: Pem | None, folder: Path, origin: str) -> Program:
     """The program that `exec` of a user names; `folder` is that of the file, where a relative path begins.
 
     Raises:
         ConfigError: it names none that can be run here, or one of another protocol.
         CoordinationError: the cluster's authority cannot be read.
     """
-    version = str(part.get("apiVersion", ""))
-    if version not in VERSIONS:
+    try:
+        named = msgspec.convert(part, _Exec)
+        extensions = msgspec.convert(cluster.get("extensions") or [], list[_Extension])
+    except msgspec.ValidationError as error:
         raise ConfigError(
-            f"{origin}: exec has apiVersion {version!r}, and {' and '.join(VERSIONS)} are spoken: let the cluster's "
-            f"own tool write the kubeconfig again"
+            f"{origin}: exec, or an extension of the cluster for it, is none: {error}"
+        ) from error
+    if named.api_version not in VERSIONS:
+        raise ConfigError(
+            f"{origin}: exec has apiVersion {named.api_version!r}, and {' and '.join(VERSIONS)} are spoken: let the "
+            f"cluster's own tool write the kubeconfig again"
         )
-    if part.get("interactiveMode") == "Always":
+    if named.interactive_mode == "Always":
         raise ConfigError(
             f"{origin}: exec has interactiveMode Always, and nobody sits in front of a job: take a program that asks "
             f"nothing, or user.tokenFile"
         )
-    hint = str(part.get("installHint") or "").strip()
-    words = (_found(str(part.get("command") or ""), folder, hint, origin), *map(str, part.get("args") or ()))
-    variables = {str(each.get("name")): str(each.get("value", "")) for each in part.get("env") or ()}
-    info = _info(version, _told(cluster, ca) if part.get("provideClusterInfo") else None)
-    return Program(words, variables, version, info, hint, origin)
+    hint = (named.install_hint or "").strip()
+    words = (_found(named.command, folder, hint, origin), *(named.args or ()))
+    variables = {each.name: each.value or "" for each in named.env or ()}
+    told = _told(cluster, extensions, ca) if named.provide_cluster_info else None
+    return Program(words, variables, named.api_version, _info(named.api_version, told), hint, origin)
 
 
 def _found(command: str, folder: Path, hint: str, origin: str) -> str:
@@ -215,13 +253,14 @@ def _found(command: str, folder: Path, hint: str, origin: str) -> str:
 
 def _info(version: str, cluster: Mapping[str, Any] | None) -> str:
     spec = {"interactive": False, **({} if cluster is None else {"cluster": cluster})}
-    return json.dumps({"kind": "ExecCredential", "apiVersion": version, "spec": spec})
+    # a date of YAML's is a text in JSON
+    return json.dumps({"kind": "ExecCredential", "apiVersion": version, "spec": spec}, default=str)
 
 
-def _told(cluster: Mapping[str, Any], ca: Pem | None) -> dict[str, Any]:
+def _told(cluster: Mapping[str, Any], extensions: Sequence[_Extension], ca: Pem | None) -> dict[str, Any]:
     """What the program learns of the cluster."""
     told: dict[str, Any] = {"server": str(cluster.get("server", ""))}
     if ca is not None:
         told["certificate-authority-data"] = b64encode(ca.read().encode()).decode()
-    named = {each.get("name"): each.get("extension") for each in cluster.get("extensions") or ()}
+    named = {each.name: each.extension for each in extensions}
     return {**told, **({"config": named[_OF_EXEC]} if _OF_EXEC in named else {})}
