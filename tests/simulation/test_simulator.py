@@ -124,7 +124,7 @@ def test_the_command_lists_plants(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_an_unknown_plant_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--plant", "nothing"]) == 2
-    assert "--list-plants" in capsys.readouterr().err
+    assert "there is no plant 'nothing'; there are acked-before-durable" in capsys.readouterr().err
 
 
 def test_plants_need_the_test_tree(tmp_path: Path) -> None:
