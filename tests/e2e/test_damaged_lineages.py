@@ -170,7 +170,10 @@ LOGS: Mapping[str, tuple[Damage, str]] = {
     ),
 }
 STATES: Mapping[str, tuple[Damage, str]] = {
-    "deleted": (deleted(STATE), r"a file of its state is not there .*DELTA_FILE_NOT_EXISTS.*state/0/0/\d.delta"),
+    "deleted": (
+        deleted(STATE),
+        r"a file of its state is not there .*DELTA_FILE_NOT_EXISTS.*state/0/0/\d.delta",
+    ),
     "truncated": (changed(truncated, STATE), r"a file of it cannot be read \(EOFException"),
     "garbage": (changed(garbage, STATE, 3), r"a file of it cannot be read"),
     "of the version before": (older(STATE, without=False), r"cannot be read \(ChecksumException: .*\d.delta"),
