@@ -7,23 +7,23 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARCHIVE := $(VENV)/.class-archive
-CODE := src tests examples benchmarks
+CODE := src workbench tests examples benchmarks
 export GRETE_HOME ?= $(CURDIR)/.grete
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help setup demo demo-kafka demo-cluster test test-fast test-loaded test-repeated unit lint audit format docs durations \
-	check bench bench-kafka spark-versions interop fuzz-plans services nightly lock clean
+	check bench bench-kafka spark-versions interop fuzz-plans simulate vectors services nightly clock lock clean
 
 help: ## these lines
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
 
 setup: $(STAMP) $(ARCHIVE) ## .venv with everything that is locked, and what a fresh machine lacks
 
-$(STAMP): requirements/build.txt requirements/dev.txt pyproject.toml scripts/need.sh
+$(STAMP): requirements/build.txt requirements/dev.txt pyproject.toml workbench/pyproject.toml scripts/need.sh
 	bash scripts/need.sh $(VENV)
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/build.txt
 	$(BIN)/python -m pip install --quiet --require-hashes --no-build-isolation -r requirements/dev.txt
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e . -e workbench
 	touch $@
 
 # From which pipelines start in two thirds of the time; they run without it as well. Tests have one of their own.
@@ -116,7 +116,15 @@ CASES ?= 500
 SEED ?= 1
 fuzz-plans: $(STAMP) ## random jobs, starts, growth and moves through the real planner and ours; CASES=500 SEED=1
 	SERVICES=samza_jars bash scripts/services.sh
-	$(BIN)/python -m grete.testing.plans --cases $(CASES) --seed $(SEED)
+	$(BIN)/python -m grete_workbench.plans --cases $(CASES) --seed $(SEED)
+
+SEEDS ?= 500
+simulate: $(STAMP) ## whole jobs in seeded worlds full of faults, SEEDS=500 from SEED=1 on; one alone is told whole
+	$(BIN)/python -m grete_workbench.simulator --seeds $(SEEDS) --seed $(SEED)
+
+vectors: $(STAMP) ## what the real Samza wrote and computed, against ours: DIR=folder of vectors
+	@test -n "$(DIR)" || { echo "say which: make vectors DIR=folder" >&2; exit 2; }
+	$(BIN)/python -m grete_workbench.vectors $(DIR)
 
 audit: $(STAMP) ## known vulnerabilities of what is locked; says so when a registry does not tell
 	$(BIN)/python scripts/audit.py

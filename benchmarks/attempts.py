@@ -36,10 +36,10 @@ from tests.support.deployed_job import (
 
 from benchmarks.contestants import keep, surroundings
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.kube_apiserver import KubeApiServer
-from grete.testing.spark_cluster import SparkCluster
 from grete.testing.waiting import eventually
-from grete.testing.yarn import YarnCluster
+from grete_workbench.kube_apiserver import KubeApiServer
+from grete_workbench.spark_cluster import SparkCluster
+from grete_workbench.yarn import YarnCluster
 
 RECORDS = 200
 

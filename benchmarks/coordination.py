@@ -38,7 +38,7 @@ from grete.coordination.kubernetes.access import of_kubeconfig
 from grete.coordination.kubernetes.api_server import ApiServer
 from grete.coordination.zookeeper.library import KazooClient
 from grete.kafka.library import Producer
-from grete.testing.failover.services import BACK_ENDS, settings_of
+from grete_workbench.failover.services import BACK_ENDS, settings_of
 
 TTL_S = 15.0
 SCOPE = "job/benchmark"

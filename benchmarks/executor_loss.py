@@ -34,7 +34,7 @@ from tests.support.cluster_job import ClusterJob
 
 from benchmarks.contestants import keep, surroundings, unwind_at_sigterm
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.spark_cluster import Hidden, SparkCluster
+from grete_workbench.spark_cluster import Hidden, SparkCluster
 
 PARTITIONS, PROBES, PAD = 4, 40, 200
 _FILL = 50_000

@@ -22,7 +22,7 @@ from pathlib import Path
 from benchmarks import kafka_peers
 from benchmarks.contestants import CONTESTANTS, HERE, KEYS, Command, Race, configured, keep, surroundings
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.spark_cluster import Hidden, SparkCluster
+from grete_workbench.spark_cluster import Hidden, SparkCluster
 
 LOCAL = "local[2]"
 

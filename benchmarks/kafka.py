@@ -32,7 +32,7 @@ from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
 from grete.model.ids import JobId
 from grete.model.messages import SET_CONFIG
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.real_samza import run_samza, samza_config
+from grete_workbench.real_samza import run_samza, samza_config
 
 _CHUNK = 10_000
 _HEAP = ("-Xmx2g",)

@@ -40,7 +40,7 @@ from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.spark.job_run import run_job
 from grete.spark.session import build_session
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.spark_cluster import SparkCluster
+from grete_workbench.spark_cluster import SparkCluster
 
 PARTITIONS = 4
 BATCH = 200_000

@@ -39,7 +39,7 @@ from grete.model.streams import StreamSpec
 from grete.systems.commit_group import CommitGroup, SegmentWrite
 from grete.systems.local.system import LocalSystem
 from grete.systems.records import pack
-from grete.testing.failover.services import BACK_ENDS, SHORTEST_TTL_S, settings_of
+from grete_workbench.failover.services import BACK_ENDS, SHORTEST_TTL_S, settings_of
 
 DEBOUNCE_S = 1.0
 _RECORDS_A_SECOND = 1_000
@@ -124,7 +124,7 @@ class Shared:
         """A processor of a process of its own."""
         self._joined += 1
         id_ = f"p{self._joined}"
-        command = [sys.executable, "-m", "grete.testing.processor_process", str(self._config), id_]
+        command = [sys.executable, "-m", "grete_workbench.processor_process", str(self._config), id_]
         environment = {**os.environ, "GRETE_HOME": str(self.home)}
         with self.log(id_).open("wb") as log, self.states(id_).open("wb") as states:
             process = subprocess.Popen(command, env=environment, stdout=states, stderr=log)

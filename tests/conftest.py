@@ -44,13 +44,13 @@ from grete.clock import SystemClock
 from grete.errors import StreamNotFound
 from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
-from grete.testing.azurite import Azurite
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.kube_apiserver import KubeApiServer
-from grete.testing.spark_cluster import Hidden, SparkCluster
 from grete.testing.waiting import patient, reaches
-from grete.testing.yarn import YarnCluster
-from grete.testing.zookeeper_server import ZooKeeperCluster
+from grete_workbench.azurite import Azurite
+from grete_workbench.kube_apiserver import KubeApiServer
+from grete_workbench.spark_cluster import Hidden, SparkCluster
+from grete_workbench.yarn import YarnCluster
+from grete_workbench.zookeeper_server import ZooKeeperCluster
 
 __all__ = [  # pytest's hooks, which it finds here
     "pytest_collection_modifyitems",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyspark
 
-from grete.testing.spark_cluster import Hidden, SparkCluster
+from grete_workbench.spark_cluster import Hidden, SparkCluster
 
 HERE = Path(__file__).resolve().parent
 SPARK = Path(pyspark.__file__).parent
@@ -49,7 +49,7 @@ def standalone(home: Path) -> Iterator[Mapping[str, str]]:
 @contextmanager
 def yarn(home: Path) -> Iterator[Mapping[str, str]]:
     """YARN's own: a ResourceManager and a NodeManager. Coordinator and container are its processes, too."""
-    from grete.testing.yarn import YarnCluster
+    from grete_workbench.yarn import YarnCluster
 
     folder = home / "cluster"
     cluster = YarnCluster(folder, settings={"yarn.nodemanager.resource.memory-mb": "8192"})
@@ -71,7 +71,7 @@ def yarn(home: Path) -> Iterator[Mapping[str, str]]:
 @contextmanager
 def kubernetes(home: Path) -> Iterator[Mapping[str, str]]:
     """Kubernetes' API server, and a node of the tests that runs pods as processes, which needs root."""
-    from grete.testing.kube_apiserver import KubeApiServer
+    from grete_workbench.kube_apiserver import KubeApiServer
 
     folder = home / "cluster"
     server = KubeApiServer(folder)
@@ -85,7 +85,7 @@ def kubernetes(home: Path) -> Iterator[Mapping[str, str]]:
     words = [
         sys.executable,
         "-m",
-        "grete.testing.kubelet",
+        "grete_workbench.kubelet",
         str(server.admin),
         str(folder / "pods"),
         "default",

@@ -26,12 +26,12 @@ from grete.coordination.azure import AzureCoordination
 from grete.coordination.base import Coordination
 from grete.errors import CellChanged, ConfigError, LogError
 from grete.model.ids import JobId, SystemStreamPartition, TaskName
-from grete.testing.azurite import Azurite, AzuriteClock
 from grete.testing.clock import ManualClock
 from grete.testing.conformance.cells import CellsConformance
 from grete.testing.conformance.checkpoint_store import CheckpointStoreConformance
 from grete.testing.conformance.coordination import CoordinationConformance
 from grete.testing.conformance.recipes import RecipesConformance
+from grete_workbench.azurite import Azurite, AzuriteClock
 
 TTL_S = 15.0
 

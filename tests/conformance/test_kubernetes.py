@@ -16,7 +16,7 @@ from grete.testing.clock import ManualClock
 from grete.testing.conformance.cells import CellsConformance
 from grete.testing.conformance.coordination import CoordinationConformance
 from grete.testing.conformance.recipes import RecipesConformance
-from grete.testing.kube_apiserver import KubeApiServer
+from grete_workbench.kube_apiserver import KubeApiServer
 
 pytestmark = pytest.mark.every_run
 

@@ -17,7 +17,7 @@ from grete.testing.clock import ManualClock
 from grete.testing.conformance.cells import CellsConformance
 from grete.testing.conformance.coordination import CoordinationConformance
 from grete.testing.conformance.recipes import RecipesConformance
-from grete.testing.zookeeper_server import ZooKeeperCluster
+from grete_workbench.zookeeper_server import ZooKeeperCluster
 
 
 class _Suite(CoordinationConformance, CellsConformance, RecipesConformance):

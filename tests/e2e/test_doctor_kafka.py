@@ -20,8 +20,8 @@ from grete.keyed_log.coordinator_log import open_coordinator_log
 from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
 from grete.model.ids import JobId
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.real_samza import samza_config
 from grete.testing.waiting import eventually, patient
+from grete_workbench.real_samza import samza_config
 
 
 @pytest.fixture

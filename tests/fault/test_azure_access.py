@@ -19,8 +19,8 @@ from tests.support.certificates import Authority, make_authority
 from grete.config.settings.azure import EMULATOR, account_of
 from grete.coordination.azure import AzureCoordination
 from grete.errors import LoginRefused, LogUnreachable
-from grete.testing.azurite import Azurite
 from grete.testing.clock import ManualClock
+from grete_workbench.azurite import Azurite
 
 pytestmark = pytest.mark.fault
 

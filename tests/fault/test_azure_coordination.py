@@ -26,9 +26,9 @@ from grete.coordination.base import Coordination, Leadership, campaign_patiently
 from grete.coordination.factory import open_coordination
 from grete.embedded.leading import Leading
 from grete.errors import ConfigError, HeldByOther, LoginRefused, LogUnreachable
-from grete.testing.azurite import Azurite, AzuriteClock
 from grete.testing.clock import ManualClock
 from grete.testing.server_cluster import free_ports
+from grete_workbench.azurite import Azurite, AzuriteClock
 
 pytestmark = pytest.mark.fault
 TTL_S = 15.0

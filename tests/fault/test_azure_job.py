@@ -28,8 +28,8 @@ from grete.metadata.job_state import JobState
 from grete.model.fence import job_scope
 from grete.model.ids import JobId
 from grete.operations import open_job
-from grete.testing.azurite import Azurite
 from grete.testing.waiting import eventually, patient
+from grete_workbench.azurite import Azurite
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(180)]
 PROPERTIES = """

@@ -23,8 +23,8 @@ from grete.model.ending import ContainerEnd
 from grete.model.fence import job_scope
 from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem
-from grete.testing.azurite import Azurite, AzuriteClock
 from grete.testing.clock import ManualClock
+from grete_workbench.azurite import Azurite, AzuriteClock
 
 pytestmark = pytest.mark.fault
 TTL_S = 15.0

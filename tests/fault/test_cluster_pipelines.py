@@ -12,8 +12,8 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from tests.support.cluster_job import ClusterJob
 
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.spark_cluster import SparkCluster
 from grete.testing.waiting import eventually, patient
+from grete_workbench.spark_cluster import SparkCluster
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(300)]
 RECORDS, BATCH, KEYS = 3_000, 300, 10

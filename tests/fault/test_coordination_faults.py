@@ -41,12 +41,12 @@ from grete.coordination.zookeeper.paths import LEADERSHIPS, node_name
 from grete.errors import HeldByOther
 from grete.keyed_log.base import KeyedLog
 from grete.keyed_log.sqlite_coordinator_log import coordinator_file
-from grete.testing.azurite import Azurite
-from grete.testing.failover.services import job_settings
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.kube_apiserver import KubeApiServer
 from grete.testing.waiting import eventually, patient
-from grete.testing.zookeeper_server import ZooKeeperCluster
+from grete_workbench.azurite import Azurite
+from grete_workbench.failover.services import job_settings
+from grete_workbench.kube_apiserver import KubeApiServer
+from grete_workbench.zookeeper_server import ZooKeeperCluster
 
 NIGHTLY = os.environ.get("GRETE_NIGHTLY") == "1"
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(2400 if NIGHTLY else 300)]

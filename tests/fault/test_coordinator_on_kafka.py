@@ -19,9 +19,9 @@ from grete.cli.main import main
 from grete.metadata.access import open_coordinator_stream
 from grete.metadata.job_state import StopRequest, write_stop_request
 from grete.operations import open_job
-from grete.testing.failover.services import job_settings
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually, patient
+from grete_workbench.failover.services import job_settings
 
 pytestmark = pytest.mark.fault
 

@@ -13,7 +13,7 @@ from tests.support.tcp_proxy import TcpProxy
 
 from grete.cli.main import main
 from grete.testing.server_cluster import free_ports
-from grete.testing.zookeeper_server import ZooKeeperCluster
+from grete_workbench.zookeeper_server import ZooKeeperCluster
 
 pytestmark = pytest.mark.fault
 

@@ -17,12 +17,12 @@ from grete.coordination.base import forgotten_epoch
 from grete.coordination.factory import open_coordination
 from grete.errors import JobNotFound
 from grete.model.fence import job_scope
-from grete.testing.azurite import Azurite
-from grete.testing.failover.services import job_settings
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.kube_apiserver import KubeApiServer
 from grete.testing.waiting import eventually, patient
-from grete.testing.zookeeper_server import ZooKeeperCluster
+from grete_workbench.azurite import Azurite
+from grete_workbench.failover.services import job_settings
+from grete_workbench.kube_apiserver import KubeApiServer
+from grete_workbench.zookeeper_server import ZooKeeperCluster
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(120)]
 TTL_S = 15.0

@@ -17,8 +17,8 @@ from grete.deploy.deployment import Deployment, prepare
 from grete.deploy.kubernetes import Kubernetes
 from grete.deploy.manifests import RULES, manifests
 from grete.errors import CoordinationError, JobError
-from grete.testing.kube_apiserver import KubeApiServer
 from grete.testing.waiting import eventually
+from grete_workbench.kube_apiserver import KubeApiServer
 
 pytestmark = pytest.mark.fault
 MANAGER = Kubernetes()

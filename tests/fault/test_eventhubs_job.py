@@ -30,8 +30,8 @@ from grete.model.ids import JobId
 from grete.operations import open_job
 from grete.systems.base import System
 from grete.systems.factory import open_system
-from grete.testing.azurite import Azurite
 from grete.testing.waiting import patient
+from grete_workbench.azurite import Azurite
 
 pytestmark = pytest.mark.fault
 COUNTER = """

@@ -1,6 +1,6 @@
 """A coordinator that is killed is succeeded by the one that stands by, on every back end, and nothing is lost.
 
-Servers are those of the run. By hand: `python -m grete.testing.failover --backend kafka --kills 50`.
+Servers are those of the run. By hand: `python -m grete_workbench.failover --backend kafka --kills 50`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from grete.operations import open_job
-from grete.testing.azurite import Azurite
-from grete.testing.failover.trial import WrittenEpochs, ended, job_of, recorded_epoch, started
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.kube_apiserver import KubeApiServer
 from grete.testing.waiting import patient
-from grete.testing.zookeeper_server import ZooKeeperCluster
+from grete_workbench.azurite import Azurite
+from grete_workbench.failover.trial import WrittenEpochs, ended, job_of, recorded_epoch, started
+from grete_workbench.kube_apiserver import KubeApiServer
+from grete_workbench.zookeeper_server import ZooKeeperCluster
 
 pytestmark = pytest.mark.fault
 
@@ -66,7 +66,7 @@ class FailOver:
     def run(self, words: list[str], address: str | None, folder: Path, within_s: float) -> dict[str, Any]:
         done = subprocess.run(
             [
-                *(sys.executable, "-m", "grete.testing.failover", "--backend", self.BACK_END, *words),
+                *(sys.executable, "-m", "grete_workbench.failover", "--backend", self.BACK_END, *words),
                 *("--json", str(folder / "found.json")),
                 *(["--address", address] if address else []),
             ],

@@ -16,8 +16,8 @@ from grete.config.secret_channel import VARIABLE
 from grete.packages.build import build_application
 from grete.packages.verify import verify
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.spark_cluster import MASTER, SparkCluster
 from grete.testing.waiting import eventually, patient
+from grete_workbench.spark_cluster import MASTER, SparkCluster
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(240)]
 SECRET = "wonderland-4f1c"  # noqa: S105 - of this test alone

@@ -20,8 +20,8 @@ from tests.support.cluster_job import ClusterJob
 
 from grete.packages.verify import verify
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.spark_cluster import SparkCluster
 from grete.testing.waiting import eventually, patient
+from grete_workbench.spark_cluster import SparkCluster
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(240)]
 

@@ -14,8 +14,8 @@ from tests.support.client_environment import environment_of_a_client
 from tests.support.deployed_job import DeployedJob, PodNode, job_on_kubernetes
 
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.kube_apiserver import KubeApiServer
 from grete.testing.waiting import eventually
+from grete_workbench.kube_apiserver import KubeApiServer
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(400)]
 AWAY_S = 60.0

@@ -20,8 +20,8 @@ from grete.metadata.job_state import JobState
 from grete.model.fence import job_scope
 from grete.model.ids import JobId
 from grete.operations import open_job
-from grete.testing.kube_apiserver import KubeApiServer
 from grete.testing.waiting import eventually, patient
+from grete_workbench.kube_apiserver import KubeApiServer
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(120)]
 JOB = JobId("counter")

@@ -18,7 +18,7 @@ from tests.support.deployed_job import DeployedJob, job_on_yarn, kill_applicatio
 
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually
-from grete.testing.yarn import YarnCluster
+from grete_workbench.yarn import YarnCluster
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(400)]
 

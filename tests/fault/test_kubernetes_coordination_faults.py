@@ -22,7 +22,7 @@ from grete.coordination.kubernetes.coordination import KubernetesCoordination
 from grete.coordination.kubernetes.lease import lease_name
 from grete.errors import CellChanged, CoordinationError, CoordinationUnreachable
 from grete.testing.clock import ManualClock
-from grete.testing.kube_apiserver import KubeApiServer
+from grete_workbench.kube_apiserver import KubeApiServer
 
 pytestmark = [pytest.mark.fault, pytest.mark.every_run]
 TTL_S = 3.0

@@ -38,10 +38,10 @@ from grete.spark.lineage import LineageInfo
 from grete.spark.lineages_on_hadoop import HadoopLineages
 from grete.systems.local.system import LocalSystem, Message
 from grete.testing.chaos.components import descendants
-from grete.testing.hdfs import HdfsCluster
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.spark_cluster import SparkCluster
 from grete.testing.waiting import eventually, patient
+from grete_workbench.hdfs import HdfsCluster
+from grete_workbench.spark_cluster import SparkCluster
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(400)]
 NIGHTLY = os.environ.get("GRETE_NIGHTLY") == "1"

@@ -118,7 +118,7 @@ def test_on_kafka_a_processor_that_comes_amid_a_transaction_and_goes_again_and_a
         log = tmp_path / "processors.log"
 
         def joins(id: str) -> subprocess.Popen[bytes]:
-            command = [sys.executable, "-m", "grete.testing.processor_process", str(config), id]
+            command = [sys.executable, "-m", "grete_workbench.processor_process", str(config), id]
             with log.open("ab") as output:
                 return subprocess.Popen(command, stdout=output, stderr=output)
 

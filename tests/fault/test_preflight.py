@@ -19,8 +19,8 @@ from grete.spark.preflight import check_executors
 from grete.spark.session import build_context
 from grete.spark.shipping import ship
 from grete.testing.server_cluster import free_ports
-from grete.testing.spark_cluster import Hidden, SparkCluster
 from grete.testing.waiting import patient
+from grete_workbench.spark_cluster import Hidden, SparkCluster
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(360)]
 WHOLE, HARMED = 2, 3

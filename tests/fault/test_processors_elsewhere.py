@@ -16,10 +16,10 @@ from tests.support.machines import Machine, two_machines
 
 from grete.errors import JobNotFound
 from grete.operations import open_job
-from grete.testing.failover.services import job_settings
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually, patient
-from grete.testing.zookeeper_server import ZooKeeperCluster
+from grete_workbench.failover.services import job_settings
+from grete_workbench.zookeeper_server import ZooKeeperCluster
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(240)]
 PARTITIONS = 4
@@ -37,7 +37,7 @@ class Spread:
     def join(self, id: str, machine: Machine) -> subprocess.Popen[bytes]:
         config = self._folder / f"{id}.json"
         config.write_text(json.dumps({**self._settings, "processor.address": machine.address}))
-        command = [sys.executable, "-m", "grete.testing.processor_process", str(config), id]
+        command = [sys.executable, "-m", "grete_workbench.processor_process", str(config), id]
         with (self._folder / f"{id}.log").open("wb") as log:
             process = machine.start(command, {"GRETE_HOME": str(self._home)}, log)
         self._processors[id] = process

@@ -13,8 +13,8 @@ import pytest
 from tests.support.cluster_job import BROKERS, ClusterJob
 
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.spark_cluster import SparkCluster
 from grete.testing.waiting import eventually, patient
+from grete_workbench.spark_cluster import SparkCluster
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(600)]
 TASKS = 200

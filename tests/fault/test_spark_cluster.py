@@ -16,8 +16,8 @@ from tests.unit.test_local_commits import LocalJob
 from grete.container.control import Ended
 from grete.spark.session import build_context
 from grete.spark.stream_task import SparkEngine
-from grete.testing.spark_cluster import SparkCluster
 from grete.testing.waiting import eventually, patient
+from grete_workbench.spark_cluster import SparkCluster
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(400)]
 BEGIN_S = 20.0

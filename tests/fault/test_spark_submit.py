@@ -12,8 +12,8 @@ from tests.support.cluster_job import ClusterJob
 
 from grete.launch.processes import children_of
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.spark_cluster import SparkCluster
 from grete.testing.waiting import eventually, patient
+from grete_workbench.spark_cluster import SparkCluster
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(400)]
 COUNTING = """

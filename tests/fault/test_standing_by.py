@@ -17,12 +17,12 @@ from tests.fault.copying_job import TTL_S, CopyingJob
 from grete.cli.main import main
 from grete.errors import CoordinationUnreachable
 from grete.operations import JobHandle, open_job
-from grete.testing.azurite import Azurite
-from grete.testing.failover.services import job_settings
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.kube_apiserver import KubeApiServer
 from grete.testing.waiting import eventually, patient
-from grete.testing.zookeeper_server import ZooKeeperCluster
+from grete_workbench.azurite import Azurite
+from grete_workbench.failover.services import job_settings
+from grete_workbench.kube_apiserver import KubeApiServer
+from grete_workbench.zookeeper_server import ZooKeeperCluster
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(180)]
 BY_NIGHT = pytest.mark.nightly

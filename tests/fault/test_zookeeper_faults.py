@@ -27,7 +27,7 @@ from grete.errors import CoordinationUnreachable, HeldByOther, LoginRefused
 from grete.testing.clock import ManualClock
 from grete.testing.server_cluster import free_ports
 from grete.testing.waiting import eventually, patient
-from grete.testing.zookeeper_server import ZooKeeperCluster
+from grete_workbench.zookeeper_server import ZooKeeperCluster
 
 pytestmark = pytest.mark.fault
 TTL_S = 3.0

@@ -18,8 +18,8 @@ import pytest
 from tests.harness import processes, servers
 from xdist.scheduler import LoadScopeScheduling
 
-from grete.testing.kube_apiserver import program
 from grete.testing.waiting import patient
+from grete_workbench.kube_apiserver import program
 
 REPORT = "GRETE_TEST_REPORT"
 """The folder in which the controller writes `failed.jsonl`, `durations.tsv` and `orphans.tsv`."""

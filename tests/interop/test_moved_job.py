@@ -19,8 +19,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.real_samza import run_samza, samza_config
 from grete.testing.waiting import patient
+from grete_workbench.real_samza import run_samza, samza_config
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 RECORDS, LATER, USERS = 200, 50, 7

@@ -23,8 +23,8 @@ from tests.support.samza_job import SamzaJob
 
 from grete.cli.main import main
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.real_samza import samza_config
 from grete.testing.waiting import eventually, patient, reaches
+from grete_workbench.real_samza import samza_config
 
 USERS, PARTITIONS = 7, 2
 VIEWS = """

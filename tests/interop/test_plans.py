@@ -12,11 +12,11 @@ from grete.coordinator import job_model
 from grete.grouping import expansion, task_names
 from grete.grouping.ssp import Groups
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
-from grete.testing.plans.__main__ import main
-from grete.testing.plans.campaign import run
-from grete.testing.plans.compare import Answer
-from grete.testing.plans.samza import SamzaPlanner
-from grete.testing.plans.stories import Story, story
+from grete_workbench.plans.__main__ import main
+from grete_workbench.plans.campaign import run
+from grete_workbench.plans.compare import Answer
+from grete_workbench.plans.samza import SamzaPlanner
+from grete_workbench.plans.stories import Story, story
 
 pytestmark = pytest.mark.timeout(600)
 STORIES = [story(1, number) for number in range(250)]

@@ -32,8 +32,8 @@ from grete.model.messages import SET_TASK_CONTAINER, SET_TASK_MODE, SET_TASK_PAR
 from grete.model.metadata import JobCoordinatorMetadata
 from grete.model.startpoint import Startpoint, StartpointKind
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.real_samza import GROUPER, run_samza, samza_config
 from grete.testing.waiting import patient
+from grete_workbench.real_samza import GROUPER, run_samza, samza_config
 
 SSPS = [SystemStreamPartition("kafka", "page-views", number) for number in range(2)]
 TASKS = [TaskName("Partition 0"), TaskName("Partition 1")]

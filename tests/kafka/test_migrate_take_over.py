@@ -20,8 +20,8 @@ from grete.config.settings import Settings
 from grete.metadata.coordinator_stream import stream_name
 from grete.model.ids import JobId, SystemStreamPartition, TaskName
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.real_samza import run_samza, samza_config
 from grete.testing.waiting import patient
+from grete_workbench.real_samza import run_samza, samza_config
 
 Output = pytest.CaptureFixture[str]
 GROUPERS = "org.apache.samza.container.grouper.stream."

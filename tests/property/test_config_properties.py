@@ -16,7 +16,7 @@ from grete.config.rules.changes import diff
 from grete.config.rules.validate import check
 from grete.config.structured import parse_toml, parse_yaml
 from grete.errors import ConfigError
-from grete.testing.vectors.map_config import MapConfig
+from grete_workbench.vectors.map_config import MapConfig
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 anything = st.text(st.sampled_from("ab \t\f=:\\\\#!u0041n\n\ré\"'{}[],&*-<>|%@"), max_size=40)

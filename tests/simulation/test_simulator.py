@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from grete.testing.simulator.__main__ import main
-from grete.testing.simulator.plants import NoPlants, load_plants
-from grete.testing.simulator.run import simulate, simulate_many
+from grete_workbench.simulator.__main__ import main
+from grete_workbench.simulator.plants import NoPlants, load_plants
+from grete_workbench.simulator.run import simulate, simulate_many
 
 SEEDS = 20_000 if os.environ.get("GRETE_NIGHTLY") == "1" else 400
 BLOCKS = 20
@@ -89,7 +89,7 @@ def test_a_plant_leaves_the_product_as_it_was() -> None:
 
 def test_a_seed_does_the_same_in_every_process() -> None:
     program = (
-        "from grete.testing.simulator.run import simulate;"
+        "from grete_workbench.simulator.run import simulate;"
         "print([simulate(s, embedded=e).digest for s in range(6) for e in (False, True)])"
     )
     outcomes = {
@@ -114,7 +114,7 @@ def test_the_command_fails_at_a_violation_and_says_how_to_replay_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["--seeds", "20", "--plant", "checkpoint-before-outputs"]) == 1
-    assert "replay: python -m grete.testing.simulator --seed " in capsys.readouterr().out
+    assert "replay: python -m grete_workbench.simulator --seed " in capsys.readouterr().out
 
 
 def test_the_command_lists_plants(capsys: pytest.CaptureFixture[str]) -> None:

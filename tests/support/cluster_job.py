@@ -23,8 +23,8 @@ from grete.model.ids import JobId
 from grete.model.streams import StreamSpec
 from grete.systems.base import System
 from grete.systems.factory import open_system
-from grete.testing.spark_cluster import SparkCluster
 from grete.testing.waiting import patient
+from grete_workbench.spark_cluster import SparkCluster
 
 BROKERS = "GRETE_TEST_BROKERS"
 

@@ -25,9 +25,9 @@ from grete.metadata.history import HistoryRow
 from grete.metadata.job_state import JobState
 from grete.operations import open_job
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.kube_apiserver import KubeApiServer
 from grete.testing.waiting import patient, reaches
-from grete.testing.yarn import YarnCluster
+from grete_workbench.kube_apiserver import KubeApiServer
+from grete_workbench.yarn import YarnCluster
 
 SPARK_HOME = Path(pyspark.__file__).parent
 TELLING = """
@@ -251,7 +251,7 @@ class PodNode:
             "PYSPARK_PYTHON": sys.executable,
         }
         words = [str(server.admin), str(pods), namespace, "--number", str(number)]
-        command = [sys.executable, "-m", "grete.testing.kubelet", *words]
+        command = [sys.executable, "-m", "grete_workbench.kubelet", *words]
         self.name, self._pods = f"node-{number}", pods
         with (pods.parent / "kubelet.log").open("a") as log:
             self._process = subprocess.Popen(command, env={**os.environ, **image}, stdout=log, stderr=log)

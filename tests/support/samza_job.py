@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from grete.testing.real_samza import JVM, SamzaFailed, jars_directory, java, write_properties
 from grete.testing.waiting import patient
+from grete_workbench.real_samza import JVM, SamzaFailed, jars_directory, java, write_properties
 
 
 def runner_jars_directory() -> Path:

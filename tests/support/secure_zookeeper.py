@@ -1,4 +1,4 @@
-"""ZooKeeper servers of `grete.testing.zookeeper_server` that let users in by SASL: passwords or tickets."""
+"""ZooKeeper servers of `grete_workbench.zookeeper_server` that let users in by SASL: passwords or tickets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.support.certificates import Authority
 from tests.support.kerberos import Kerberos
 
-from grete.testing.zookeeper_server import ZooKeeperCluster, ZooKeeperNode
+from grete_workbench.zookeeper_server import ZooKeeperCluster, ZooKeeperNode
 
 _PROVIDER = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
 _TICKETS = "com.sun.security.auth.module.Krb5LoginModule"

@@ -39,7 +39,7 @@ class Processor:
         self.id = id
         self._file = job.home / "local" / "streams.db"
         self._output, self.log = job.home / f"{id}.out", job.home / f"{id}.log"
-        command = [*under, sys.executable, "-m", "grete.testing.processor_process", str(job.config), id]
+        command = [*under, sys.executable, "-m", "grete_workbench.processor_process", str(job.config), id]
         with self._output.open("ab") as output, self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 command, env={**job.environment, **environment}, stdout=output, stderr=log

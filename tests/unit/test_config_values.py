@@ -13,7 +13,7 @@ from grete.config.settings.streams import StreamSettings
 from grete.config.values import required_value_of, value_of
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
-from grete.testing.vectors.map_config import MapConfig
+from grete_workbench.vectors.map_config import MapConfig
 
 STREAM = SystemStream("k", "in")
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from grete.testing.plans import ours
-from grete.testing.plans.compare import Answer, first_difference
-from grete.testing.plans.sound import is_sound
-from grete.testing.plans.stories import BROADCAST, INPUTS, ON_DISK, Start, Story, story
+from grete_workbench.plans import ours
+from grete_workbench.plans.compare import Answer, first_difference
+from grete_workbench.plans.sound import is_sound
+from grete_workbench.plans.stories import BROADCAST, INPUTS, ON_DISK, Start, Story, story
 
 CONFIG = {"job.name": "fuzz", INPUTS: "local.in", BROADCAST: "local.rules#0", "stores.s.factory": ON_DISK}
 GROWN = Story(

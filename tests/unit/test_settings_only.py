@@ -34,13 +34,6 @@ EXCEPTIONS = {
     "metadata/coordinator_stream.py": "is where configurations are kept, key by key",
     "spark/dry_run.py": "compares settings of a session one by one",
     "testing/counting.py": "is an application, which gets its configuration as a mapping",
-    "testing/plans/accepted.py": "configurations of the planner that it is compared with",
-    "testing/plans/stories.py": "writes configurations for the planner that it is compared with",
-    "testing/simulator/operators.py": "writes configurations, as an operator does",
-    "testing/simulator/traffic.py": "writes configurations, as an operator does",
-    "testing/simulator/watch.py": "compares configurations key by key",
-    "testing/vectors/config_cases.py": "checks Samza's getters, and keys that have no effect here",
-    "testing/vectors/map_config.py": "is Samza's mapping, with its rule for what it masks",
     "wire/job_coordinator_metadata.py": "encodes configurations, key by key",
     "wire/job_model_json.py": "encodes configurations, key by key",
 }

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from grete.testing.vectors.config_cases import check_config
-from grete.testing.vectors.registry import Difference
+from grete_workbench.vectors.config_cases import check_config
+from grete_workbench.vectors.registry import Difference
 
 
 def failure(text: str) -> dict[str, str]:

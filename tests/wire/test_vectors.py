@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from grete.testing.vectors import check_file
+from grete_workbench.vectors import check_file
 
 VECTORS = Path(__file__).parent / "vectors"
 FILES = sorted(VECTORS.glob("*.json"))
@@ -60,7 +60,7 @@ def _other(value: object) -> object:
 
 def run_checker(directory: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "grete.testing.vectors", str(directory)], capture_output=True, text=True
+        [sys.executable, "-m", "grete_workbench.vectors", str(directory)], capture_output=True, text=True
     )
 
 

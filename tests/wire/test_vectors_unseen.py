@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.wire.test_vectors import FILES, run_checker
 
-from grete.testing.vectors import check_file
+from grete_workbench.vectors import check_file
 
 THROWS = {"throws": "org.apache.samza.SamzaException", "message": "no"}
 

@@ -2,7 +2,7 @@
 
 A TaskModel's hash code contains the identity hash of an enum constant, which differs from JVM to JVM, so the order of
 sets of tasks and containers does too. Ours is the order of a JVM in which that hash is IDENTITY_HASH, and always the
-same; the planner of `interop/` is made one (`grete.testing.plans`).
+same; the planner of `interop/` is made one (`grete_workbench.plans`).
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from grete.systems.local import segment_rows, system
 from grete.systems.local.system import LocalSystem
 from grete.tasks.runner import TaskRun
 from grete.tasks.share_input import ShareInput
-from grete.testing.simulator.plants import Plant, Replaced
-from grete.testing.simulator.stores import ProcessSystem
+from grete_workbench.simulator.plants import Plant, Replaced
+from grete_workbench.simulator.stores import ProcessSystem
 
 
 def _fence_not_checked(replaced: Replaced) -> None:

@@ -15,10 +15,10 @@ from grete.metadata import launches
 from grete.model.ending import ExitCode
 from grete.model.ids import ContainerId
 from grete.systems.local import segment_rows
-from grete.testing.simulator import container as container_program
-from grete.testing.simulator import coordinator as program
-from grete.testing.simulator.launcher import SimulatedLauncher
-from grete.testing.simulator.plants import Plant, Replaced
+from grete_workbench.simulator import container as container_program
+from grete_workbench.simulator import coordinator as program
+from grete_workbench.simulator.launcher import SimulatedLauncher
+from grete_workbench.simulator.plants import Plant, Replaced
 
 
 def _granted_too_early(replaced: Replaced) -> None:

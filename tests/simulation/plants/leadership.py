@@ -10,8 +10,8 @@ from grete.coordination.patience import Patience
 from grete.coordinator.coordinator import End, Step
 from grete.coordinator.renewal import Renewal
 from grete.keyed_log.memory import MemoryKeyedLog
-from grete.testing.simulator.coordinator import CoordinatorProgram
-from grete.testing.simulator.plants import Plant, Replaced
+from grete_workbench.simulator.coordinator import CoordinatorProgram
+from grete_workbench.simulator.plants import Plant, Replaced
 
 
 def _reuse_epoch(replaced: Replaced) -> None:

@@ -9,11 +9,11 @@ from grete.errors import Fenced, InDoubt
 from grete.keyed_log.base import Entry, Fence
 from grete.keyed_log.memory import MemoryKeyedLog
 from grete.metadata.coordinator_stream import CoordinatorStream
-from grete.testing.simulator import traffic
-from grete.testing.simulator.plants import Plant, Replaced
-from grete.testing.simulator.stores import ProcessLog
-from grete.testing.simulator.watch import AUDIT
 from grete.wire import coordinator_message as codec
+from grete_workbench.simulator import traffic
+from grete_workbench.simulator.plants import Plant, Replaced
+from grete_workbench.simulator.stores import ProcessLog
+from grete_workbench.simulator.watch import AUDIT
 
 
 def _skip_fence(replaced: Replaced) -> None:

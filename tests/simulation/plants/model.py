@@ -9,7 +9,7 @@ from grete.coordinator import job_model
 from grete.grouping import ssp as grouping
 from grete.metadata import config_in_force
 from grete.model.ids import TaskName
-from grete.testing.simulator.plants import Plant, Replaced
+from grete_workbench.simulator.plants import Plant, Replaced
 
 
 def _given_again(replaced: Replaced) -> None:

@@ -12,7 +12,7 @@ from grete.embedded.seats import _KILLED, Asked, Seats, Sight
 from grete.errors import CellChanged
 from grete.model.ending import ContainerEnd, ExitCode
 from grete.model.ids import ContainerId
-from grete.testing.simulator.plants import Plant, Replaced
+from grete_workbench.simulator.plants import Plant, Replaced
 
 
 def _container_forgotten(replaced: Replaced) -> None:

@@ -8,7 +8,7 @@ from grete.checkpoint.applied_startpoints import Applied
 from grete.container import rewind
 from grete.metadata import startpoint_hand_over as hand_over
 from grete.tasks.read_order import ReadOrder
-from grete.testing.simulator.plants import Plant, Replaced
+from grete_workbench.simulator.plants import Plant, Replaced
 
 
 def _deleted_when_handed_over(replaced: Replaced) -> None:

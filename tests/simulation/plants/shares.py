@@ -18,8 +18,8 @@ from grete.tasks.commit.base import CommittedTasks
 from grete.tasks.commit.executor import SlotCommits
 from grete.tasks.results import Processed
 from grete.tasks.spec import TaskReport
-from grete.testing.simulator import share
-from grete.testing.simulator.plants import Plant, Replaced
+from grete_workbench.simulator import share
+from grete_workbench.simulator.plants import Plant, Replaced
 
 _LOST = ("lose-share", "pause-share")
 

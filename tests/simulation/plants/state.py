@@ -7,7 +7,7 @@ from typing import Any
 from grete.application.store import TaskStore
 from grete.tasks.stores.file import StoreFile
 from grete.tasks.task_worker import TaskWorker
-from grete.testing.simulator.plants import Plant, Replaced
+from grete_workbench.simulator.plants import Plant, Replaced
 
 
 def _pending_unproven(replaced: Replaced) -> None:
