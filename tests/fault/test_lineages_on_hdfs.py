@@ -233,7 +233,7 @@ def test_a_place_that_does_not_answer_or_that_spark_does_not_know_is_named(
         HadoopLineages(spark, f"{hdfs.bootstrap}/away/current.json/folder")
 
 
-QUERIES = Path(__file__).parents[1] / "unit" / "spark_checkpoints"
+QUERIES = Path(__file__).parents[1] / "unit" / "migration" / "spark_checkpoints"
 TAKEN_OVER = """
 job.name={name}
 app.class=views:Views

@@ -11,7 +11,7 @@ import pytest
 from tests.kafka.kafka_job import Container, Job
 from tests.support.share_processes import ShareProcesses, await_stopped, go_on
 from tests.support.tcp_proxy import TcpProxy
-from tests.unit.test_local_commits import LocalJob
+from tests.unit.systems.test_local_commits import LocalJob
 
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.server_cluster import free_ports

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.fault.test_spark_shares import COUNTER, Running
-from tests.unit.test_local_commits import LocalJob
+from tests.unit.systems.test_local_commits import LocalJob
 
 from grete.container.control import Ended
 from grete.spark.session import build_context

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
-from tests.unit.test_local_commits import LocalJob
+from tests.unit.systems.test_local_commits import LocalJob
 
 from grete.container.control import Control, Ended
 from grete.container.kept import Kept

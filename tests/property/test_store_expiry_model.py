@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.support.shelf import Shelf
-from tests.unit.test_store_expiry import CONFIG, SSP, TASK, TTL, looked, tidied
+from tests.unit.tasks.test_store_expiry import CONFIG, SSP, TASK, TTL, looked, tidied
 
 from grete.config.settings import Settings
 from grete.errors import JobError

@@ -335,7 +335,7 @@ def test_a_rewind_to_before_what_has_gone_gives_what_still_lives(job: JobUnderTe
 
 
 def test_compaction_goes_on_after_the_first_records_have_gone(tmp_path: Path) -> None:
-    from tests.unit.test_housekeeping import keeper, records, run, stamped
+    from tests.unit.container.test_housekeeping import keeper, records, run, stamped
 
     from grete.model.streams import StreamPolicy
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.unit.test_server_access import CONTAINER_TOKEN, HOST, TOKEN, WRITE_TOKEN, View, app
+from tests.unit.server.test_server_access import CONTAINER_TOKEN, HOST, TOKEN, WRITE_TOKEN, View, app
 
 from grete.server.guard import Tokens
 from grete.server.routes import GuardedRoute

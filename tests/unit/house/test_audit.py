@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 _spec = importlib.util.spec_from_file_location("audit", ROOT / "scripts" / "audit.py")
 assert _spec is not None
 assert _spec.loader is not None

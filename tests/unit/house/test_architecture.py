@@ -11,7 +11,7 @@ from pathlib import Path
 import grete
 
 PACKAGE = Path(grete.__file__).parent
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DOCUMENT = (ROOT / "docs" / "architecture.md").read_text()
 IN_MANY_ROOMS = {
     "apsw": "statements and errors of SQLite files, which grete.sqlite_file alone opens",

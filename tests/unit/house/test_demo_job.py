@@ -10,7 +10,7 @@ from grete.testing.job import JobUnderTest
 from grete.testing.pytest_fixtures import StartJob
 from grete.testing.pytest_fixtures import start_job as start_job
 
-FLIGHTS = Path(__file__).parents[2] / "examples" / "flights"
+FLIGHTS = Path(__file__).parents[3] / "examples" / "flights"
 sys.path.insert(0, str(FLIGHTS))
 HOUR_MS = 3_600_000
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
-from tests.unit.test_loop import JOB, ZERO, Coordinator
+from tests.unit.coordinator.test_loop import JOB, ZERO, Coordinator
 
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import TaskCommit, commit_entries

@@ -68,7 +68,7 @@ def feed(folder: Path) -> None:
 
 def run(folder: Path, home: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "grete.testing.sparkless", "--until-drained", *arguments]
-    source = os.path.relpath(Path(__file__).parents[2] / "src", folder)
+    source = os.path.relpath(Path(__file__).parents[3] / "src", folder)
     return subprocess.run(
         command,
         cwd=folder,

@@ -13,7 +13,7 @@ import pytest
 from grete.cli import main as command_line
 from grete.migration.spark_take_over import READING_STATE
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DOCUMENTS = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")])
 MODULES = sorted(path for path in ROOT.glob("src/grete/**/*.py") if "testing" not in path.parts)
 COMMAND = re.compile(rf"\bgrete ((?:{'|'.join(command_line.COMMANDS)})(?![\w.-])[^`;,()\"|&\n]*)")

@@ -12,7 +12,7 @@ import pytest
 
 from grete.failpoints import POINTS
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PASS = "from grete.failpoints import failpoint\n" + "\n".join(
     f"failpoint({name!r}); print({name!r}, flush=True)"
     for name in ("submit.elected", "commit.before", "commit.before")

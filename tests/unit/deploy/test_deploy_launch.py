@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.test_deploy import Make, application_package, hadoop, make
+from tests.unit.deploy.test_deploy import Make, application_package, hadoop, make
 
 from grete.config.rules.validate import validate
 from grete.deploy import application_master

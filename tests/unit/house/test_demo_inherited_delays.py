@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "flights"))
+sys.path.insert(0, str(Path(__file__).parents[3] / "examples" / "flights"))
 
 from inherited_delays import UNSEEN, follow
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from benchmarks.rebalance import least_moves
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FILES = sorted(
     str(path.relative_to(ROOT)) for name in ("benchmarks", "examples") for path in (ROOT / name).rglob("*.py")
 )
