@@ -256,6 +256,7 @@ def assert_is_isolated(job: str, home: Path) -> None:
     assert "job.application.path=" in config
 
 
+@pytest.mark.nightly  # above it runs on the embedded default; tests/kafka has jobs and pipelines on Kafka
 def test_on_kafka_the_demo_has_the_same_figures(tmp_path: Path) -> None:
     assert "Nothing is new" not in finish(tmp_path, "--kafka", "--flights", str(FLIGHTS))
     assert figures(tmp_path, "--kafka") == expected_figures()

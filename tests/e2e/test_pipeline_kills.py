@@ -82,6 +82,7 @@ MORE = [("container.lineage-decided", 1), *((name, nth) for nth in (1, 1, 2, 3, 
 ENDS = [*((name, 1) for name in OF_A_BATCH), *((name, 2) for name in SINKS if name != "sink.moved")]
 
 
+@pytest.mark.nightly  # three starts of Spark; the test below ends a driver at the same steps
 def test_every_kind_of_output_has_each_row_once_wherever_the_container_is_killed(
     spark: SparkSession, postgresql: PostgreSql, tmp_path: Path, job_maker: Callable[[Path, str, str], Any]
 ) -> None:

@@ -123,6 +123,7 @@ def test_killed_at_every_point_of_an_executor_every_record_is_counted_once(
     counter_job.assert_exactly_once(records)
 
 
+@pytest.mark.nightly  # the outputs of tests/e2e/test_pipeline_kills.py are killed at these steps
 def test_a_pipeline_killed_everywhere_sends_what_it_sends_unharmed(
     counting_pipelines: tuple[Any, Any], tmp_path: Path
 ) -> None:

@@ -93,6 +93,7 @@ def counts(job: ClusterJob) -> dict[str, list[object]]:
     return {key: [one["count"] for one in records] for key, records in job.outputs().items()}
 
 
+@pytest.mark.nightly  # 140 s; `make test` loses the same on a disk, and reads lineages on HDFS
 def test_state_on_hdfs_goes_on_when_the_driver_is_killed_and_its_machine_and_all_executors_are_lost(
     job: ClusterJob, isolated_cluster: SparkCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -197,6 +197,7 @@ def log(secure_kafka: SecureCluster, topics: Topics) -> Iterator[Any]:
         yield opened
 
 
+@pytest.mark.nightly  # the step is one of those below
 def test_killed_between_sink_and_checkpoint_rows_are_twice_in_the_topic_and_once_for_a_committed_reader(
     job: Any, topics: Topics, log: Any, password: str, tmp_path: Path
 ) -> None:
@@ -247,7 +248,7 @@ def configure(job: Any, line: str) -> None:
         config.write(f"{line}\n")
 
 
-@pytest.mark.parametrize("master", ["local[2]", "local[2,3]"])
+@pytest.mark.parametrize("master", ["local[2]", pytest.param("local[2,3]", marks=pytest.mark.nightly)])
 def test_killed_at_any_step_of_a_batch_a_reader_of_what_is_committed_gets_each_row_once(
     job: Any, topics: Topics, log: Any, password: str, tmp_path: Path, master: str
 ) -> None:
