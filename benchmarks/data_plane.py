@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks import applications as work
 from grete.clock import SystemClock
 from grete.container.assignment import AssignedTask, Assignment
-from grete.container.kept import Kept
+from grete.container.process_state import ProcessState
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.streams import StreamSpec
 from grete.spark.job_run import run_job
@@ -105,7 +105,7 @@ class Bench:
         )
 
         def run() -> None:
-            with closing(Kept()) as kept:
+            with closing(ProcessState()) as kept:
                 run_job(assignment, home, threading.Event(), on_batch=ignored, on_at_work=ignored, kept=kept)
 
         return measure(run)

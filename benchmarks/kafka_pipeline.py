@@ -35,7 +35,7 @@ from benchmarks import RESULTS
 from benchmarks import applications as work
 from benchmarks.data_plane import Cost, compare, ignored, measure
 from grete.container.assignment import AssignedTask, Assignment
-from grete.container.kept import Kept
+from grete.container.process_state import ProcessState
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.spark.job_run import run_job
 from grete.spark.session import build_session
@@ -166,7 +166,7 @@ class Bench:
         home = self._directory / target
 
         def run() -> None:
-            with closing(Kept()) as kept:
+            with closing(ProcessState()) as kept:
                 run_job(assignment, home, threading.Event(), on_batch=ignored, on_at_work=ignored, kept=kept)
 
         return replace(measure(run), batches_s=_batches_s(home))

@@ -29,7 +29,7 @@ from benchmarks import applications as work
 from benchmarks.data_plane import Cost, compare, ignored, measure
 from grete.clock import SystemClock
 from grete.container.assignment import AssignedTask, Assignment
-from grete.container.kept import Kept
+from grete.container.process_state import ProcessState
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.streams import StreamSpec
 from grete.spark.job_run import run_job
@@ -116,7 +116,7 @@ class Bench:
         assignment = Assignment(JobId(name), ContainerId("0"), 1, config, tasks, until_drained=True)
 
         def run() -> None:
-            with closing(Kept()) as kept:
+            with closing(ProcessState()) as kept:
                 run_job(
                     assignment, self._home, threading.Event(), on_batch=ignored, on_at_work=ignored, kept=kept
                 )

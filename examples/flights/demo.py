@@ -28,7 +28,7 @@ from load import FLIGHTS  # noqa: E402
 from places import JOBS, Place, embedded, on_cluster, on_kafka  # noqa: E402
 from show import show_figures, show_jobs, show_places  # noqa: E402
 
-from grete.cli.progress import Progress  # noqa: E402
+from grete.cli.progress import ProgressLine  # noqa: E402
 from grete.environment import grete_home  # noqa: E402
 
 
@@ -82,7 +82,7 @@ def demo(home: Path, place: Place, flights: int) -> int:
     how = "deploy apply" if place.is_deployed else "run"
     print(f"\nRunning {' and '.join(JOBS)}, each with `grete {how} --until-drained`", flush=True)
     started_s = time.monotonic()
-    code = run_all(jobs, flights, Progress(sys.stdout))
+    code = run_all(jobs, flights, ProgressLine(sys.stdout))
     elapsed_s = time.monotonic() - started_s
     if code or any(job.covered() < flights for job in jobs):
         print("The jobs have not come to the end; make demo goes on from where they are.", file=sys.stderr)
@@ -113,7 +113,7 @@ def check_count(what: str, found: int, flights: int) -> None:
 def load_flights(home: Path, place: Place, flights: int) -> None:
     where = home / ("local" if place.name == "local" else "broker")
     print(f"Loading {flights:,} flights of 2013 into the stream {place.name}.flights in {where}")
-    progress = Progress(sys.stdout)
+    progress = ProgressLine(sys.stdout)
     appended = place.load(flights, lambda present: progress.show(f"  {present:,} of {flights:,}"))
     progress.end(f"  {appended:,} flights appended" if appended else "  all of them are there already")
 

@@ -15,7 +15,7 @@ from places import Place
 
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import read_commits
-from grete.cli.progress import Progress
+from grete.cli.progress import ProgressLine
 from grete.errors import HeldByOther
 from grete.model.ids import JobId
 from grete.operations import open_job
@@ -77,7 +77,7 @@ class DemoJob:
         return sum(int(offset) + 1 for commit in commits.values() for offset in commit.offsets.values())
 
 
-def run_all(jobs: Sequence[DemoJob], flights: int, progress: Progress) -> int:
+def run_all(jobs: Sequence[DemoJob], flights: int, progress: ProgressLine) -> int:
     """Run all until they are drained; returns the worst exit code."""
     with _signals_passed_on(jobs):
         while any(job.exit_code is None for job in jobs):

@@ -27,7 +27,7 @@ NO_CONNECTION = (NewConnectionError, SSLError)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     """An answer with its body, and what it answers: the last request, where some were redirected."""
 
     method: str
@@ -84,7 +84,7 @@ def whole_answer(
     headers: Mapping[str, str] | None = None,
     redirects: int = 0,
     largest_bytes: int = _LARGEST_BYTES,
-) -> Answer:
+) -> HttpResponse:
     """The answer with its body, after twice `timeout_s` where the head comes in one piece. Nothing is sent twice.
 
     A head that trickles has `timeout_s` for each piece, and each redirection begins anew. For the body urllib3 has a
@@ -128,4 +128,4 @@ def whole_answer(
     for hop in answer.retries.history if answer.retries else ():
         url = urljoin(url, hop.redirect_location or "")
         method = "GET" if hop.status == _SEE_OTHER else method
-    return Answer(method, url, answer.status, bytes(body), answer.headers.get("location"))
+    return HttpResponse(method, url, answer.status, bytes(body), answer.headers.get("location"))

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from grete.channel.address import Channel
+from grete.channel.address import ChannelAddress
 from grete.channel.transport import ProvedConnections
 from grete.errors import CoordinatorUnavailable, Fenced, WireError
-from grete.http_answers import Answer, HTTPError, connections, parse_url, whole_answer
+from grete.http_answers import HTTPError, HttpResponse, connections, parse_url, whole_answer
 from grete.wire import coordinator_api as api
 from grete.wire.container_protocol import Directive, Heartbeat, convert, document
 
@@ -73,7 +73,7 @@ class JobCoordinatorClient:
         url: str,
         token_file: Path | None,
         *,
-        channel: Channel | None = None,
+        channel: ChannelAddress | None = None,
         timeout_s: float = 60.0,
         backoff: Backoff | None = None,
         sleep: Callable[[float], None] = time.sleep,
@@ -123,7 +123,7 @@ class JobCoordinatorClient:
             f"Unable to read JobModel from Jobcoordinator HTTP server at {self._url}{path}"
         )
 
-    def _request(self, method: str, path: str, body: Any = None) -> Answer:
+    def _request(self, method: str, path: str, body: Any = None) -> HttpResponse:
         idle_s, self._asked_s = time.monotonic() - self._asked_s, time.monotonic()
         if idle_s > _KEPT_IDLE_S:
             self._connections.clear()
@@ -145,13 +145,13 @@ class JobCoordinatorClient:
         path = f"/api/v1/containers/{container_id}/heartbeat"
         response = self._request("POST", path, document(heartbeat))
         if response.status == 409:
-            seen = self._document(path, response, api.Fenced).epoch
+            seen = self._document(path, response, api.FencedResponse).epoch
             raise Fenced(f"container {container_id}", epoch=heartbeat.epoch, seen=seen)
         if response.status != 200:
             raise CoordinatorUnavailable(f"POST {path}: {response.status} {_beginning(response)}")
         return self._document(path, response, Directive)
 
-    def _document(self, path: str, response: Answer, kind: type[T]) -> T:
+    def _document(self, path: str, response: HttpResponse, kind: type[T]) -> T:
         """The document that was answered.
 
         Raises:
@@ -169,5 +169,5 @@ class JobCoordinatorClient:
         self._connections.clear()
 
 
-def _beginning(response: Answer) -> str:
+def _beginning(response: HttpResponse) -> str:
     return response.text[:500]

@@ -29,7 +29,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from grete.clock import SystemClock
 from grete.config.settings import Settings
 from grete.errors import GreteError, JobError
-from grete.metadata.history import HistoryRow
+from grete.metadata.history import HistoryEvent
 from grete.model.ids import JobId
 from grete.model.streams import StreamSpec
 from grete.operations import open_job
@@ -331,7 +331,7 @@ class Job:
             state = handle.state()
         return 0 if state is None else state.epoch
 
-    def history(self) -> list[HistoryRow]:
+    def history(self) -> list[HistoryEvent]:
         """The job's history."""
         with open_job(self.id) as handle:
             return handle.history()

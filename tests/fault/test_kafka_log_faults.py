@@ -361,7 +361,7 @@ def test_foreign_records_are_read_and_late_ones_of_a_fenced_writer_are_not(
     log.append([Entry(b"k", b"first")], fence=Fence("job", 1))
     log.append([Entry(b"k", b"second")], fence=Fence("job", 2))
     foreign = Producer({"bootstrap.servers": kafka.bootstrap})
-    late = kafka_header.encode(kafka_header.Origin(1, "id", "job"))
+    late = kafka_header.encode(kafka_header.AppendOrigin(1, "id", "job"))
     for headers, value in (
         ([], b"foreign"),
         ([("grete", b"not ours"), ("other", b"")], b"strange"),

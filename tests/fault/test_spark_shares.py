@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from tests.unit.systems.test_local_commits import LocalJob
 
 from grete.container.control import Control, Ended
-from grete.container.kept import Kept
+from grete.container.process_state import ProcessState
 from grete.container.share_server import ShareServer
 from grete.spark.stream_task import SparkEngine
 from grete.testing.waiting import eventually, patient, reaches
@@ -133,7 +133,7 @@ def test_an_epoch_that_is_over_for_a_change_is_followed_by_one_that_waits_for_it
 ) -> None:
     (tmp_path / "closing_shares.py").write_text(CLOSING)
     job.config |= {"task.class": "closing_shares:Closing", "test.folder": str(tmp_path)}
-    kept, stop = Kept(), threading.Event()
+    kept, stop = ProcessState(), threading.Event()
     control = Control(stop)
     with closing(job.container(1, slots_at_most=2)) as first, ThreadPoolExecutor(1) as pool:
         engine = SparkEngine(spark.sparkContext, kept=kept)

@@ -20,7 +20,7 @@ from grete.coordinator.metadata_manager import JobCoordinatorMetadataManager
 from grete.keyed_log.base import Fence
 from grete.keyed_log.coordinator_log import open_coordinator_log
 from grete.keyed_log.kafka import KafkaKeyedLog, open_checkpoint_log
-from grete.keyed_log.kafka_header import Origin
+from grete.keyed_log.kafka_header import AppendOrigin
 from grete.keyed_log.kafka_writer import Append
 from grete.metadata.assignments import ChangelogMapping, TaskAssignments
 from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
@@ -128,7 +128,7 @@ def abort_one(log: KafkaKeyedLog, stream: CoordinatorStream) -> None:
     writer = log._writer("job")
     with pytest.raises(Aborted):
         writer.write(
-            Append([entry], Origin(1, "aborted", "job"), time.time_ns() // 1_000_000),
+            Append([entry], AppendOrigin(1, "aborted", "job"), time.time_ns() // 1_000_000),
             time.monotonic() + patient(30),
             abort,
         )

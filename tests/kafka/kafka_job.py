@@ -17,7 +17,7 @@ from grete.clock import SystemClock
 from grete.config.settings import Settings
 from grete.container.assignment import AssignedTask, Assignment
 from grete.container.epochs import Epoch
-from grete.container.kept import EndedEpoch
+from grete.container.process_state import EndedEpoch
 from grete.container.start import prepare
 from grete.kafka.client import KafkaConnection
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from grete.checkpoint.names import checkpoint_log_name
-from grete.checkpoint.output_commits import Attempt, LineageCommits, OutputCommits, Stamp, Verdict
+from grete.checkpoint.output_commits import LineageCommits, OutputCommits, RecordFate, Stamp, WriterAttempt
 from grete.clock import SystemClock
 from grete.config.key_tables.job import SSP_GROUPER
 from grete.config.settings import Settings
@@ -38,7 +38,7 @@ def test_readers_need_not_wait_for_what_a_container_wrote_that_was_fenced_off(
         "task.checkpoint.replication.factor": "1",
         "task.commit.groups": "2",
     }
-    attempt, log = Attempt(str(job), ONE, 5, 1), checkpoint_log_name(job)
+    attempt, log = WriterAttempt(str(job), ONE, 5, 1), checkpoint_log_name(job)
     last = LineageCommits("l1").with_batch(0, attempt)
     with closing(open_system(Settings.of(config), "kafka", Path(), SystemClock())) as system:
         old = Fence(f"container/{job}/{ONE}", 5)
@@ -53,6 +53,6 @@ def test_readers_need_not_wait_for_what_a_container_wrote_that_was_fenced_off(
             )
         found = OutputCommits()
         found.read(system.checkpoint_log(log).read())
-    assert found.verdict(Stamp(attempt, 0, 0)) is Verdict.COMMITTED
-    awaited = Verdict.VOID if kind == "app.class" else Verdict.PENDING
+    assert found.verdict(Stamp(attempt, 0, 0)) is RecordFate.COMMITTED
+    awaited = RecordFate.VOID if kind == "app.class" else RecordFate.PENDING
     assert found.verdict(Stamp(attempt, 1, 0)) is awaited

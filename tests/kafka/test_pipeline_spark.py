@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from grete.checkpoint.output_commits import Attempt, LineageCommits, OutputCommits
+from grete.checkpoint.output_commits import LineageCommits, OutputCommits, WriterAttempt
 from grete.clock import SystemClock
 from grete.config.settings import Settings
 from grete.errors import ConfigError, JobError, OffsetOutOfRange
@@ -32,7 +32,7 @@ from grete.testing.kafka_broker import KafkaCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
-FIRST, SECOND = Attempt("words-1", "0", 1, 1), Attempt("words-1", "0", 2, 1)
+FIRST, SECOND = WriterAttempt("words-1", "0", 1, 1), WriterAttempt("words-1", "0", 2, 1)
 PARTITIONS = 3
 
 
@@ -65,7 +65,7 @@ def rows_of(spark: SparkSession, config: Mapping[str, str], topic: str) -> DataF
     return spark.read.format("kafka").options(**options).load()
 
 
-def write(config: Mapping[str, str], topic: str, rows: DataFrame, batch: int, attempt: Attempt) -> None:
+def write(config: Mapping[str, str], topic: str, rows: DataFrame, batch: int, attempt: WriterAttempt) -> None:
     written = kafka_sink.records(rows, batch, attempt, PARTITIONS)
     kafka_sink.write(written, sink_settings(config, "kafka"), topic)
 

@@ -19,7 +19,7 @@ from tests.support.secure_kafka import SecureCluster
 
 from grete.checkpoint.committed_reader import CommittedReader
 from grete.checkpoint.names import checkpoint_log_name
-from grete.checkpoint.output_commits import Attempt, OutputCommits
+from grete.checkpoint.output_commits import OutputCommits, WriterAttempt
 from grete.checkpoint.task_commit import read_commits
 from grete.clock import SystemClock
 from grete.kafka.epoch_topic import EPOCHS
@@ -289,7 +289,7 @@ def check_checkpoints(topics: Topics, log: Any) -> tuple[str, OutputCommits]:
     for commit in read_commits(records).values():
         offsets.update(commit.offsets)
         lineages.add(commit.lineage)
-        assert Attempt.parse(commit.token).job == f"{topics.name}-1"
+        assert WriterAttempt.parse(commit.token).job == f"{topics.name}-1"
     ends = topics.ends()
     assert offsets == {
         SystemStreamPartition("kafka", topics.name, p): str(end - 1) for p, end in ends.items()

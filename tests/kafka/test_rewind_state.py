@@ -43,7 +43,7 @@ class Job:
             "systems.kafka.samza.key.serde": "string",
             "systems.kafka.samza.msg.serde": "json",
             "task.checkpoint.replication.factor": "1",
-            "task.class": "grete.testing.counting:Counter",
+            "task.class": "grete.testing.counting:CountingTask",
             "task.inputs": f"kafka.{self.input}",
             "task.outputs": f"kafka.{self.output}",
             "stores.counts.factory": "grete.store.sqlite",

@@ -22,7 +22,7 @@ from grete.coordinator.events import (
     RequestStop,
 )
 from grete.coordinator.job_model import Calculated, Remembered, calculate
-from grete.coordinator.plan import Plan, container_specs
+from grete.coordinator.plan import JobPlan, container_specs
 from grete.coordinator.state import State
 from grete.model.ids import ContainerId, SystemStream, TaskName
 from grete.wire import job_model_json
@@ -93,7 +93,7 @@ def test_a_container_that_joins_or_leaves_moves_as_few_of_many_tasks_as_equal_sh
         assert sorted(found.changelog.values()) == list(range(tasks))
         document = job_model_json.encode(found.model)
         assert len(document) > tasks
-        specs = container_specs(Plan(settings, found.model, {}), mode="run")
+        specs = container_specs(JobPlan(settings, found.model, {}), mode="run")
         containers.done.clear()
         containers.take(ModelChanged(revision, specs))
         assert set(containers.launches) == set(specs)

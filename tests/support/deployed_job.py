@@ -21,7 +21,7 @@ from tests.fault.job_on_kafka import Job
 from tests.support.client_environment import package_of_a_client
 
 from grete.config.load import load
-from grete.metadata.history import HistoryRow
+from grete.metadata.history import HistoryEvent
 from grete.metadata.job_state import JobState
 from grete.operations import open_job
 from grete.testing.kafka_broker import KafkaCluster
@@ -153,7 +153,7 @@ class DeployedJob(Job):
         with open_job(self.id, load([str(self.config)], {})) as handle:
             return handle.state()
 
-    def history(self) -> list[HistoryRow]:
+    def history(self) -> list[HistoryEvent]:
         """The job's history."""
         with open_job(self.id, load([str(self.config)], {})) as handle:
             return handle.history()

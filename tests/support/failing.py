@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 
 from grete.api import IncomingMessageEnvelope, MessageCollector, TaskCoordinator
-from grete.testing.counting import Counter
+from grete.testing.counting import CountingTask
 
 FAILS = "TEST_TASK_FAILS"
 
 
-class FailingHere(Counter):
+class FailingHere(CountingTask):
     """Counts, but where TEST_TASK_FAILS is set."""
 
     def process(

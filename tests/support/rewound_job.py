@@ -49,7 +49,7 @@ def job_in(home: Path, config: Mapping[str, str] = CONFIG) -> Iterator[JobUnderT
     file = open_file(home / "local" / FILE_NAME)
     log = SqliteKeyedLog(file, stream_name(JOB), SystemClock())
     with JobUnderTest(
-        counting.Counter, config, partitions={"local.in": 2}, directory=home, coordinator_log=log
+        counting.CountingTask, config, partitions={"local.in": 2}, directory=home, coordinator_log=log
     ) as made:
         yield made
     file.close()

@@ -97,7 +97,7 @@ class SharedJob:
         self.job = self.counting.job
         self.settings = {
             "job.name": self.job.name,
-            "task.class": "grete.testing.counting:Counter",
+            "task.class": "grete.testing.counting:CountingTask",
             "task.inputs": "local.chaos-in",
             "task.outputs": "local.chaos-out",
             "task.max.records.per.batch": "200",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grete.checkpoint.azure_rows import Written, encoded, stored_row, whole
+from grete.checkpoint.azure_rows import WrittenCheckpoint, encoded, stored_row, whole
 from grete.checkpoint.store import digest
 from grete.model.ids import SystemStreamPartition, TaskName
 
@@ -22,7 +22,7 @@ def test_samzas_rows_are_read_as_another_programs() -> None:
 
 
 def test_our_rows_have_samzas_keys_and_offsets_byte_for_byte() -> None:
-    written = Written("job-1", "token", "commit", digest(OFFSETS), len(OFFSETS))
+    written = WrittenCheckpoint("job-1", "token", "commit", digest(OFFSETS), len(OFFSETS))
     ours = encoded(TaskName("Partition 0"), OFFSETS, written, None, [])
     assert [{name: row[name] for name in FROM_SAMZA[0]} for row in ours] == FROM_SAMZA
     assert whole([stored_row(row) for row in ours]) == (OFFSETS, written)

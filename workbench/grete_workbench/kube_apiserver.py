@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import yaml
 
 from grete.coordination.kubernetes.access import of_kubeconfig
-from grete.http_answers import Answer, HTTPError, connections, whole_answer
+from grete.http_answers import HTTPError, HttpResponse, connections, whole_answer
 from grete.testing.server_cluster import (
     ServerCluster,
     ServerFailed,
@@ -120,7 +120,7 @@ class KubeApiServer(ServerCluster[KubeNode]):
         found: dict[str, Any] = answer.json()
         return found
 
-    def _request(self, method: str, path: str, document: Mapping[str, Any] | None = None) -> Answer:
+    def _request(self, method: str, path: str, document: Mapping[str, Any] | None = None) -> HttpResponse:
         access = of_kubeconfig([self.admin])
         with connections(access.tls(access.credential())) as client:
             return whole_answer(client, method, f"{access.server}{path}", _CALL_S, document=document)

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from grete.coordination.kubernetes.access import SERVICE_ACCOUNT, of_kubeconfig
-from grete.http_answers import Answer, HTTPError, PoolManager, connections, parse_url, whole_answer
+from grete.http_answers import HTTPError, HttpResponse, PoolManager, connections, parse_url, whole_answer
 from grete.testing.server_cluster import ServerFailed
 
 Object = dict[str, Any]
@@ -148,14 +148,14 @@ class Kubelet:
 
     def _request(
         self, method: str, path: str, body: Object | None = None, headers: Mapping[str, str] | None = None
-    ) -> Answer:
+    ) -> HttpResponse:
         url = f"{self.server}{path}"
         return whole_answer(self.http, method, url, _CALL_S, document=body, headers=headers)
 
     def _read(self, path: str) -> Object:
         return _document(self._request("GET", path))
 
-    def _call(self, method: str, path: str, body: Object | None = None) -> Answer:
+    def _call(self, method: str, path: str, body: Object | None = None) -> HttpResponse:
         """A request whose refusal is no end of the kubelet: what is not there yet is looked at again."""
         answer = self._request(method, path, body)
         if answer.status >= 300 and answer.status not in (404, 409):
@@ -316,7 +316,7 @@ class Kubelet:
             running.process.wait()
 
 
-def _document(answer: Answer) -> Object:
+def _document(answer: HttpResponse) -> Object:
     if not answer.is_success:
         raise ServerFailed(f"{answer.method} {answer.url}: {answer.status} {answer.text[:300]}")
     found: Object = answer.json()

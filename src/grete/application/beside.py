@@ -129,7 +129,7 @@ class ApplicationProcess:
         self._pipe = Pipe(replies[0], requests[1])
         self._life = life[1]
         assert self._process.stdout is not None, "it was asked for"
-        self._log = _Log(self._process.stdout)
+        self._log = _ProcessLog(self._process.stdout)
         self._hidden = ""
         self._carried: list[Exception] = []
         self._has_expired = False
@@ -258,7 +258,7 @@ def without_framework(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-class _Log:
+class _ProcessLog:
     """Puts what the process writes into this process's log, by a thread of its own."""
 
     def __init__(self, stream: IO[bytes]) -> None:

@@ -26,7 +26,7 @@ Reply = tuple[Any, Sequence[Blob]]
 class Hosted(Undoable):
     """One task's instance, with its stores and what it has gathered."""
 
-    def __init__(self, worker: Worker, index: int, hello: Mapping[str, Any], events: Events) -> None:
+    def __init__(self, worker: Worker, index: int, hello: Mapping[str, Any], events: CallEventLoop) -> None:
         name, ssps = hello["tasks"][index]
         self.index = index
         self.control = TaskControl()
@@ -80,7 +80,7 @@ def _open_output(worker: Worker, stream: str) -> CarriedOutput:
     return CarriedOutput(stream, worker.serdes(described), partitions, largest)
 
 
-class Events:
+class CallEventLoop:
     """Ends calls of methods that may be `async def`."""
 
     def __init__(self) -> None:

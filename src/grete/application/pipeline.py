@@ -118,7 +118,7 @@ def _check_output(named: str, output: object, made: Any, frame: type[Any]) -> No
 
 
 @dataclass(frozen=True, slots=True)
-class Description:
+class PipelineDescription:
     """What the framework has to know of a pipeline's class before it builds."""
 
     output_mode: str
@@ -140,7 +140,7 @@ class PipelineThere:
         self._pipeline = load_pipeline(path)
 
     def describe(self) -> list[Any]:
-        """The fields of its `Description`."""
+        """The fields of its `PipelineDescription`."""
         made = self._pipeline
         return [made.output_mode, made.output, has_own_write_batch(made)]
 

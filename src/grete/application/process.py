@@ -20,7 +20,7 @@ from typing import Any
 from grete.api import AsyncStreamTask, IncomingMessageEnvelope, StreamTask
 from grete.application.calls import FAILURES, call_for_each, is_machines_error
 from grete.application.carried import describe_error
-from grete.application.hosted import Events, Hosted, Reply
+from grete.application.hosted import CallEventLoop, Hosted, Reply
 from grete.application.load import check_class, has_own, load_class
 from grete.application.pipe import Pipe, unpack_column
 from grete.application.pipeline import PipelineThere
@@ -36,12 +36,12 @@ LOG_MARK = "\x1e"
 _encode_log = json.JSONEncoder().encode
 
 
-class Application:
+class ApplicationServer:
     """The application, as its worker calls it."""
 
     def __init__(self, pipe: Pipe) -> None:
         self._worker = Worker(pipe)
-        self._events = Events()
+        self._events = CallEventLoop()
         self._hello: dict[str, Any] = {}
         self._open: dict[int, Hosted] = {}
         self._serdes: dict[int, StreamSerdes] = {}
@@ -230,7 +230,7 @@ def serve(reads: int, writes: int) -> None:
     pipe = Pipe(reads, writes)
     os.register_at_fork(after_in_child=pipe.abandon)
     logging.getLogger().addHandler(_ToWorker())
-    application = Application(pipe)
+    application = ApplicationServer(pipe)
     pipe.send("ready", sys.version.split()[0])
     while True:
         try:

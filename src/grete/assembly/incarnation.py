@@ -14,7 +14,7 @@ from grete.assembly.inbox import Inbox
 from grete.assembly.stand_by import lead_when_free
 from grete.assembly.stop_signals import Requests
 from grete.assembly.submission import RunOptions, Submission
-from grete.channel.address import Channel
+from grete.channel.address import ChannelAddress
 from grete.channel.relay import Relay, listen_at
 from grete.clock import SystemClock
 from grete.config.choices import HttpAuthentication
@@ -23,13 +23,13 @@ from grete.config.settings.coordinator import CoordinatorSettings
 from grete.coordination.base import Leadership
 from grete.coordinator.attempt import Address, Surroundings
 from grete.coordinator.coordinator import (
-    Asked,
     Begin,
     Coordinator,
+    RequestedRun,
     Serve,
     Served,
     Step,
-    Wait,
+    WaitForEvents,
 )
 from grete.coordinator.events import Event
 from grete.coordinator.monitors.watch import Monitors
@@ -137,7 +137,7 @@ class Incarnation:
         self._first_epoch = self._submission.waited_for
         return leadership
 
-    def _coordinator(self, asked: Asked) -> Coordinator:
+    def _coordinator(self, asked: RequestedRun) -> Coordinator:
         return Coordinator(
             self.job,
             asked,
@@ -166,7 +166,7 @@ class Incarnation:
                 self._begin(settings)
             case Serve(settings, view):
                 return self._serve(settings, view)
-            case Wait():
+            case WaitForEvents():
                 return self._arrived()
         return None
 
@@ -198,7 +198,7 @@ class Incarnation:
         address = Address(server.url, files.container, files.read, self._relayed(server, tokens))
         return Served(address, self._launcher, self._observer.event)
 
-    def _relayed(self, server: HttpServer, tokens: Tokens) -> Channel | None:
+    def _relayed(self, server: HttpServer, tokens: Tokens) -> ChannelAddress | None:
         """How containers on other machines reach the server from now on."""
         host = self._options.reached_at
         if not host or tokens.container is None:

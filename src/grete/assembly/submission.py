@@ -22,7 +22,7 @@ from grete.coordination.base import Coordination, Leadership
 from grete.coordination.factory import open_coordination
 from grete.coordination.lead import lead
 from grete.coordinator.attempt import is_further_attempt
-from grete.coordinator.coordinator import Asked
+from grete.coordinator.coordinator import RequestedRun
 from grete.errors import ConfigError, GreteError, HeldByOther, JobError, LogNotFound
 from grete.failpoints import failpoint
 from grete.keyed_log.coordinator_log import open_coordinator_log
@@ -261,7 +261,7 @@ class Submission:
             patiently=patiently,
         )
 
-    def asked(self) -> Asked:
+    def asked(self) -> RequestedRun:
         """The configuration that the job is to run with: what is submitted, or the last valid one of the stream.
 
         Raises:
@@ -276,13 +276,13 @@ class Submission:
                     "shows who changed them)",
                     ", ".join(keys[:_NAMED]),
                 )
-            return Asked(Settings.of(self._submitted), new_run, True, self._options.reason)
+            return RequestedRun(Settings.of(self._submitted), new_run, True, self._options.reason)
         if self._options.overrides and self.waited_for is None:
             raise ConfigError(
                 "--set goes with --config; use `grete config set` to change a job's configuration"
             )
         settings = Settings.of(startable_config(self.stream))
-        return Asked(settings, self.stream.run_id() or new_run, False, self._options.reason)
+        return RequestedRun(settings, self.stream.run_id() or new_run, False, self._options.reason)
 
     def goes_on(self) -> None:
         """What was submitted long ago does not take the place of what the stream holds by now."""

@@ -20,7 +20,7 @@ def address_of(text: str) -> tuple[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Channel:
+class ChannelAddress:
     """The way to a server on another machine: host:port of its relay, and the token that both ends have."""
 
     address: str

@@ -7,7 +7,7 @@ import logging
 import socket
 import threading
 
-from grete.channel.address import Channel
+from grete.channel.address import ChannelAddress
 from grete.channel.certificate import Identity
 from grete.channel.tls import CONNECT_S, NONCE_BYTES, PROOF_BYTES, Proofs, send_at_once
 from grete.errors import ConfigError
@@ -55,7 +55,7 @@ class Relay:
             MissingExtra, OSError: see `Identity.create`.
         """
         port = listening.getsockname()[1]
-        self.channel = Channel(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", token)
+        self.channel = ChannelAddress(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", token)
         self._listening = listening
         self._server = server
         self._identity = Identity.create()

@@ -9,7 +9,7 @@ from urllib3 import HTTPConnectionPool, PoolManager
 from urllib3.connection import HTTPConnection
 from urllib3.exceptions import NewConnectionError
 
-from grete.channel.address import Channel, address_of
+from grete.channel.address import ChannelAddress, address_of
 from grete.channel.tls import CONNECT_S, Ends, connect
 
 
@@ -18,7 +18,7 @@ class ProvedConnections(PoolManager):
     they have the token.
     """
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: ChannelAddress) -> None:
         """Make ready; nothing is connected yet.
 
         Raises:

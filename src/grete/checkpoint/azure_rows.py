@@ -28,7 +28,7 @@ _LONGEST_KEY = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenCheckpoint:
     """A write of a task's checkpoint by grete. `commit` is empty for an operator's."""
 
     job: str
@@ -45,8 +45,8 @@ class StoredRow:
     key: str
     ssp: SystemStreamPartition | None
     offset: str
-    written: Written | None = None
-    before: tuple[str, Written] | None = None
+    written: WrittenCheckpoint | None = None
+    before: tuple[str, WrittenCheckpoint] | None = None
 
 
 def key(text: str) -> str:
@@ -76,14 +76,16 @@ def stored_row(row: Row) -> StoredRow:
     """The row; `ssp` is None where its key is no SSP."""
     properties = (row.get(f"Grete{name}") for name in ("Job", "Write", "Commit", "Digest", "Count"))
     job, token, commit, digest_, count = properties
-    written = Written(job, token, commit or "", digest_ or "", int(count or 0)) if token and job else None
+    written = (
+        WrittenCheckpoint(job, token, commit or "", digest_ or "", int(count or 0)) if token and job else None
+    )
     return StoredRow(row["RowKey"], _ssp(row["RowKey"]), str(row.get("Offset", "")), written, _before(row))
 
 
-def _before(row: Row) -> tuple[str, Written] | None:
+def _before(row: Row) -> tuple[str, WrittenCheckpoint] | None:
     try:
         document = orjson.loads(row.get("GreteBefore") or "null")
-        return None if document is None else (document["offset"], Written(**document["written"]))
+        return None if document is None else (document["offset"], WrittenCheckpoint(**document["written"]))
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return None
 
@@ -99,7 +101,7 @@ def _ssp(row_key: str) -> SystemStreamPartition | None:
         return None
 
 
-def whole(rows: Sequence[StoredRow]) -> tuple[Offsets, Written | None]:
+def whole(rows: Sequence[StoredRow]) -> tuple[Offsets, WrittenCheckpoint | None]:
     """The task's offsets, with the write that they come from; None where another program wrote or changed them.
 
     Raises:
@@ -136,8 +138,8 @@ def _offsets_of(rows: Sequence[StoredRow], token: str) -> dict[SystemStreamParti
 def encoded(
     task: TaskName,
     offsets: Offsets,
-    written: Written,
-    before: Written | None,
+    written: WrittenCheckpoint,
+    before: WrittenCheckpoint | None,
     rows: Sequence[StoredRow],
 ) -> list[Row]:
     """The rows of a checkpoint. `rows` are what there is, in which `before` is whole."""
@@ -157,12 +159,12 @@ def encoded(
     return made
 
 
-def encoded_empty(partition: str, task: TaskName, written: Written) -> Row:
+def encoded_empty(partition: str, task: TaskName, written: WrittenCheckpoint) -> Row:
     """The row of a checkpoint without offsets."""
     return {"PartitionKey": partition, "RowKey": key(task), **_own(written)}
 
 
-def _own(written: Written) -> dict[str, str | int]:
+def _own(written: WrittenCheckpoint) -> dict[str, str | int]:
     return {
         "GreteJob": written.job,
         "GreteWrite": written.token,

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from grete.azure.storage import AzureStorage
 from grete.azure.tables import LARGEST_BATCH, Row, RowChanged, Table
 from grete.checkpoint import azure_rows
-from grete.checkpoint.azure_rows import StoredRow, Written
+from grete.checkpoint.azure_rows import StoredRow, WrittenCheckpoint
 from grete.checkpoint.store import CheckpointStore, StoreContext, StoredCheckpoint, digest
 from grete.config.key_tables.azure import CHECKPOINT_TABLE
 from grete.errors import ConfigError, WireError
@@ -58,7 +58,9 @@ class AzureTableCheckpointStore(CheckpointStore):
         found = dict(zip(ordered, read, strict=True))
         return {task: checkpoint for task, checkpoint in found.items() if checkpoint is not None}
 
-    def _read(self, task: TaskName) -> tuple[StoredCheckpoint | None, Written | None, Sequence[StoredRow]]:
+    def _read(
+        self, task: TaskName
+    ) -> tuple[StoredCheckpoint | None, WrittenCheckpoint | None, Sequence[StoredRow]]:
         """The checkpoint; the write that it comes from, where it is a whole one of grete's; and all rows."""
         rows = [azure_rows.stored_row(row) for row, _ in self._table.read_partition(azure_rows.key(task))]
         if not rows:
@@ -109,7 +111,7 @@ class AzureTableCheckpointStore(CheckpointStore):
         assert checkpoint.offsets is not None, "damage is read, never written"
         offsets = checkpoint.offsets
         _, before, rows = self._read(task)
-        written = Written(
+        written = WrittenCheckpoint(
             self._job.key, uuid.uuid4().hex, checkpoint.commit or "", digest(offsets), len(offsets)
         )
         if not offsets:

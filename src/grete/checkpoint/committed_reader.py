@@ -26,14 +26,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from grete.checkpoint.output_commits import Attempt, OutputCommits, Stamp, Verdict
+from grete.checkpoint.output_commits import OutputCommits, RecordFate, Stamp, WriterAttempt
 from grete.clock import Clock, Deadline, SystemClock
 from grete.errors import ConfigError
 from grete.keyed_log.base import KeyedLog
 from grete.model.ids import JobId
 
 
-class Partition(Protocol):
+class ConsumedPartition(Protocol):
     """A partition of a topic, as the consumer names it."""
 
     @property
@@ -45,7 +45,7 @@ class Partition(Protocol):
         """Its number."""
 
 
-class Message(Protocol):
+class ConsumedMessage(Protocol):
     """A record, as the consumer returns it."""
 
     def topic(self) -> str | None:
@@ -61,9 +61,9 @@ class Message(Protocol):
         """What went wrong instead of a record."""
 
 
-M = TypeVar("M", bound=Message)
-M_co = TypeVar("M_co", bound=Message, covariant=True)
-P = TypeVar("P", bound=Partition)
+M = TypeVar("M", bound=ConsumedMessage)
+M_co = TypeVar("M_co", bound=ConsumedMessage, covariant=True)
+P = TypeVar("P", bound=ConsumedPartition)
 
 
 class Consumer(Protocol[M_co, P]):
@@ -92,7 +92,7 @@ class Repetitions:
     """Recognises a row that was written twice. Holds the numbers of one batch of each container."""
 
     def __init__(self) -> None:
-        self._batches: dict[tuple[str, str], tuple[tuple[Attempt, int], set[int]]] = {}
+        self._batches: dict[tuple[str, str], tuple[tuple[WriterAttempt, int], set[int]]] = {}
 
     def is_one(self, stamp: Stamp) -> bool:
         """Whether a record was returned before, given that all before it in its partition were checked.
@@ -151,7 +151,7 @@ class CommittedReader(Generic[M, P]):
             self._read_logs()
         return next((each for each in list(self._undecided.values()) if self._decide(each)), None)
 
-    def revoked(self, partitions: Sequence[Partition]) -> None:
+    def revoked(self, partitions: Sequence[ConsumedPartition]) -> None:
         """To be called when partitions were taken away (`on_revoke`): another consumer goes on from the commit."""
         for partition in partitions:
             place = (partition.topic, partition.partition)
@@ -164,7 +164,7 @@ class CommittedReader(Generic[M, P]):
         if stamp is None:
             return True
         verdict = self._verdict(stamp)
-        if verdict is Verdict.PENDING:
+        if verdict is RecordFate.PENDING:
             if place not in self._undecided:
                 self._undecided[place] = message
                 self._consumer.pause(self._assigned(place))
@@ -172,12 +172,12 @@ class CommittedReader(Generic[M, P]):
         if self._undecided.pop(place, None) is not None:
             self._consumer.resume(self._assigned(place))
         repetitions = self._repetitions.setdefault(place, Repetitions())
-        return verdict is Verdict.COMMITTED and not repetitions.is_one(stamp)
+        return verdict is RecordFate.COMMITTED and not repetitions.is_one(stamp)
 
     def _assigned(self, place: Place) -> list[P]:
         return [each for each in self._consumer.assignment() if (each.topic, each.partition) == place]
 
-    def _verdict(self, stamp: Stamp) -> Verdict:
+    def _verdict(self, stamp: Stamp) -> RecordFate:
         logs = [log for job, log in self._logs.items() if stamp.attempt.job in (job.key, str(job))]
         if not logs:
             raise ConfigError(
@@ -185,7 +185,7 @@ class CommittedReader(Generic[M, P]):
                 f"{', '.join(map(str, self._logs)) or 'none'}'s"
             )
         verdict = _verdict_of(logs, stamp)
-        if verdict is Verdict.PENDING:
+        if verdict is RecordFate.PENDING:
             self._read_logs()
             verdict = _verdict_of(logs, stamp)
         return verdict
@@ -208,13 +208,13 @@ class _JobLog:
         self._read_up_to = max(self._read_up_to, self.commits.read(self._log.read(after=self._read_up_to)))
 
 
-def _verdict_of(logs: Sequence[_JobLog], stamp: Stamp) -> Verdict:
+def _verdict_of(logs: Sequence[_JobLog], stamp: Stamp) -> RecordFate:
     """A stamp of an earlier version may be of several jobs: it counts for one, or for none of them."""
     found = {log.commits.verdict(stamp) for log in logs}
-    return next(one for one in (Verdict.COMMITTED, Verdict.PENDING, Verdict.VOID) if one in found)
+    return next(one for one in (RecordFate.COMMITTED, RecordFate.PENDING, RecordFate.VOID) if one in found)
 
 
-def _place(message: Message) -> Place:
+def _place(message: ConsumedMessage) -> Place:
     topic, partition = message.topic(), message.partition()
     assert topic is not None
     assert partition is not None

@@ -35,7 +35,7 @@ _KIND = "grete-output-commit"
 _FENCED_OFF = "grete-fenced-off"
 
 
-class Verdict(Enum):
+class RecordFate(Enum):
     """The fate of a record: see the head of the module."""
 
     COMMITTED = "committed"
@@ -44,7 +44,7 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Attempt:
+class WriterAttempt:
     """One start of a container: its epoch, and the how manieth start of this epoch. Grows with time.
 
     `job` is the key of a JobId, since several jobs may write one topic. Earlier versions wrote `name-id`, which two
@@ -60,7 +60,7 @@ class Attempt:
         return f"{self.job}/{self.container}.{self.epoch}.{self.run}"
 
     @classmethod
-    def parse(cls, text: str) -> Attempt:
+    def parse(cls, text: str) -> WriterAttempt:
         """Read what `str` wrote.
 
         Raises:
@@ -81,7 +81,7 @@ class Stamp:
     None, written as `-`, where Spark runs no task twice, so that no row is written twice.
     """
 
-    attempt: Attempt
+    attempt: WriterAttempt
     batch: int
     sequence: int | None
 
@@ -100,12 +100,12 @@ class Stamp:
             return None
         try:
             attempt, batch, sequence = found.decode().rsplit(".", 2)
-            return cls(Attempt.parse(attempt), int(batch), None if sequence == ONCE else int(sequence))
+            return cls(WriterAttempt.parse(attempt), int(batch), None if sequence == ONCE else int(sequence))
         except (ValueError, WireError):
             return None
 
 
-def stamp_prefix(attempt: Attempt, batch: int) -> str:
+def stamp_prefix(attempt: WriterAttempt, batch: int) -> str:
     """The part that the stamps of a batch have in common."""
     return f"{attempt}.{batch}."
 
@@ -116,16 +116,16 @@ class LineageCommits:
 
     lineage: str
     last: int = -1
-    attempts: Sequence[tuple[int, Attempt]] = ()
+    attempts: Sequence[tuple[int, WriterAttempt]] = ()
 
-    def with_batch(self, batch: int, attempt: Attempt) -> LineageCommits:
+    def with_batch(self, batch: int, attempt: WriterAttempt) -> LineageCommits:
         """After `attempt` has committed a batch."""
         assert batch > self.last, f"batch {batch} follows batch {self.last}"
         if self.attempts and self.attempts[-1][1] == attempt:
             return replace(self, last=batch)
         return replace(self, last=batch, attempts=(*self.attempts, (batch, attempt)))
 
-    def ranges(self) -> Iterator[tuple[Attempt, int, int]]:
+    def ranges(self) -> Iterator[tuple[WriterAttempt, int, int]]:
         """Each attempt with the first and the last of its batches that count."""
         ends = [first - 1 for first, _ in self.attempts[1:]] + [self.last]
         for (first, attempt), until in zip(self.attempts, ends, strict=True):
@@ -158,8 +158,8 @@ class OutputCommits:
 
     def __init__(self, lineages: Iterable[LineageCommits] = ()) -> None:
         self._lineages: dict[str, LineageCommits] = {}
-        self._batches: dict[Attempt, tuple[int, int]] = {}
-        self._newest: dict[tuple[str, str], Attempt] = {}
+        self._batches: dict[WriterAttempt, tuple[int, int]] = {}
+        self._newest: dict[tuple[str, str], WriterAttempt] = {}
         self._fenced_off: dict[tuple[str, str], int] = {}
         for commits in lineages:
             self._add(commits)
@@ -188,16 +188,16 @@ class OutputCommits:
             container = _place(attempt.job, attempt.container)
             self._newest[container] = max(self._newest.get(container, attempt), attempt)
 
-    def verdict(self, stamp: Stamp) -> Verdict:
+    def verdict(self, stamp: Stamp) -> RecordFate:
         """Whether a record counts."""
         first, until = self._batches.get(stamp.attempt, (0, -1))
         if first <= stamp.batch <= until:
-            return Verdict.COMMITTED
+            return RecordFate.COMMITTED
         container = _place(stamp.attempt.job, stamp.attempt.container)
         newest = self._newest.get(container)
         is_over = newest is not None and newest > stamp.attempt
         is_over = is_over or self._fenced_off.get(container, 0) > stamp.attempt.epoch
-        return Verdict.VOID if is_over else Verdict.PENDING
+        return RecordFate.VOID if is_over else RecordFate.PENDING
 
 
 def _place(job: str, container: str) -> tuple[str, str]:
@@ -220,7 +220,7 @@ def _decoded(record: Record) -> LineageCommits | _FencedOff | None:
         document = orjson.loads(record.value)
         if kind == _FENCED_OFF:
             return _FencedOff(str(document["job"]), str(document["container"]), int(document["epoch"]))
-        attempts = tuple((int(first), Attempt.parse(text)) for first, text in document["attempts"])
+        attempts = tuple((int(first), WriterAttempt.parse(text)) for first, text in document["attempts"])
         return LineageCommits(document["lineage"], int(document["last"]), attempts)
     except (WireError, orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError):
         return None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from grete.operations import JobHandle
 
 
-class Changed(NamedTuple):
+class ChangedConfig(NamedTuple):
     """A command's changes, with the configuration before and after them."""
 
     changes: list[ConfigChange]
@@ -33,7 +33,7 @@ def add_change_options(parser: argparse.ArgumentParser) -> None:
 
 def change_config(
     handle: JobHandle, changes: Mapping[str, str | None], *, reason: str, force: bool
-) -> Changed:
+) -> ChangedConfig:
     """Set keys (None unsets) as one generation; warns of what looks wrong since.
 
     Paths that are relative are so to the working folder, and are written absolute. Returns the changes, and the
@@ -65,7 +65,7 @@ def change_config(
         if message not in known:
             warn(message)
     _warn_of_idle_containers(handle)
-    return Changed(done, old, new)
+    return ChangedConfig(done, old, new)
 
 
 def _warn_of_idle_containers(handle: JobHandle) -> None:

@@ -25,7 +25,7 @@ from grete.errors import GreteError
 if TYPE_CHECKING:
     from grete.kafka.inspector import BrokerFacts, KafkaInspector, TopicFacts
     from grete.model.ids import JobId
-    from grete.systems.kafka.stream_settings import StreamSettings
+    from grete.systems.kafka.stream_settings import KafkaStreamSettings
 
 _WEEK_MINUTES = 7 * 24 * 60
 _SKEW_S = 60.0
@@ -40,14 +40,14 @@ def kafka_findings(settings: Settings) -> Iterator[Finding]:
     try:
         from grete.clock import SystemClock
         from grete.kafka.inspector import KafkaInspector
-        from grete.systems.kafka.stream_settings import StreamSettings
+        from grete.systems.kafka.stream_settings import KafkaStreamSettings
     except GreteError as error:
         yield Finding("kafka", False, str(error), "install it where the job runs")
         return
     for system in systems:
         try:
             inspector = KafkaInspector(settings.raw, system, SystemClock())
-            yield from _system(settings, system, inspector, StreamSettings(settings.raw, system))
+            yield from _system(settings, system, inspector, KafkaStreamSettings(settings.raw, system))
         except GreteError as error:
             yield Finding(
                 f"kafka {system}", False, str(error), f"check systems.{system}.producer.* and the brokers"
@@ -55,7 +55,7 @@ def kafka_findings(settings: Settings) -> Iterator[Finding]:
 
 
 def _system(
-    settings: Settings, system: str, inspector: KafkaInspector, streams: StreamSettings
+    settings: Settings, system: str, inspector: KafkaInspector, streams: KafkaStreamSettings
 ) -> Iterator[Finding]:
     facts = inspector.brokers()
     yield Finding(f"kafka {system}", True, f"{facts.count} brokers answer")
@@ -169,7 +169,7 @@ def _changelogs(settings: Settings, system: str) -> Iterator[str]:
             yield store.changelog_stream(settings.job.id)
 
 
-def changelog_topic(system: str, streams: StreamSettings, topic: TopicFacts) -> Iterator[Finding]:
+def changelog_topic(system: str, streams: KafkaStreamSettings, topic: TopicFacts) -> Iterator[Finding]:
     """The topic of a changelog: its store can be rebuilt from it, and what expires goes from it."""
     check = f"changelog {system}.{topic.name}"
     yield from _health(check, topic)

@@ -33,7 +33,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the ends of the containers' logs, and what comes."""
-    logs = [_Log(path) for path in _paths(_folder(options), options.container)]
+    logs = [_FollowedLog(path) for path in _paths(_folder(options), options.container)]
     several = len(logs) > 1
     for log in logs:
         for line in log.last(options.lines):
@@ -82,7 +82,7 @@ def _paths(folder: Path, container: str | None) -> list[Path]:
     return found
 
 
-class _Log:
+class _FollowedLog:
     """One container's log. A new one may take its place while it is followed."""
 
     def __init__(self, path: Path) -> None:
@@ -115,7 +115,7 @@ class _Log:
             self._rest = b""
 
 
-def _show(log: _Log, line: bytes, options: argparse.Namespace, *, several: bool) -> None:
+def _show(log: _FollowedLog, line: bytes, options: argparse.Namespace, *, several: bool) -> None:
     text = line[:_LONGEST].decode("utf-8", "replace")
     if options.output == "json":
         print_json_line({"container": log.container, "line": text})

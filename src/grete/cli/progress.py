@@ -10,7 +10,7 @@ _PLAIN_EVERY_S = 5.0
 _CLEAR_LINE = "\r\x1b[K"
 
 
-class Progress:
+class ProgressLine:
     """Writes to one stream. Nothing else should write a line there between the first `show` and `end`."""
 
     def __init__(self, stream: TextIO) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from grete.cli.dry_run import show_dry_run
 from grete.cli.options import add_job_options
-from grete.cli.progress import Progress
+from grete.cli.progress import ProgressLine
 from grete.config.log_levels import log_levels, set_levels
 from grete.environment import APPLICATION_LIB
 from grete.errors import ConfigError
@@ -21,7 +21,7 @@ from grete.suggestions import did_you_mean
 from grete.text_logs import log_to_stderr, printable
 
 if TYPE_CHECKING:
-    from grete.coordinator.standing import Standing
+    from grete.coordinator.health import JobHealth
     from grete.coordinator.view import View
     from grete.wire.container_protocol import Heartbeat
 
@@ -117,7 +117,7 @@ def _watcher(*, quiet: bool) -> Iterator[Callable[[View], None]]:
 
 
 def _watch(view: View, done: threading.Event, quiet: bool) -> None:
-    progress, restarts = Progress(sys.stderr), Restarts(said_at=_QUIET_UNTIL if quiet else 1)
+    progress, restarts = ProgressLine(sys.stderr), Restarts(said_at=_QUIET_UNTIL if quiet else 1)
     while not done.wait(_EVERY_S):
         if said := restarts.new(view.standing()):
             progress.stay(f"{view.job().job.shown}: {said}")
@@ -134,7 +134,7 @@ class Restarts:
         self._said_at = said_at
         self._failures = 0
 
-    def new(self, stands: Standing) -> str:
+    def new(self, stands: JobHealth) -> str:
         """The standing's message, the first time that it is of a restart that is to be said; else nothing."""
         before, self._failures = self._failures, stands.failures
         if self._said_at == 1:

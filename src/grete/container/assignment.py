@@ -90,7 +90,7 @@ def parse_assignment(document: Any) -> Assignment:
     Raises:
         WireError: a field is missing or of another type; names it.
     """
-    read = protocol.convert(document, protocol.Assignment)
+    read = protocol.convert(document, protocol.AssignmentMessage)
     return Assignment(
         job=read.job,
         container_id=read.container_id,

@@ -12,7 +12,7 @@ from grete.checkpoint.task_commit import TaskCommit, last_commits
 from grete.clock import Clock
 from grete.config.settings import Settings
 from grete.container.assignment import Assignment
-from grete.container.kept import KnownCommits
+from grete.container.process_state import KnownCommits
 from grete.keyed_log.base import KeyedLog
 from grete.model.ids import TaskName
 from grete.systems.base import System

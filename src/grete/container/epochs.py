@@ -16,8 +16,8 @@ from typing import Protocol
 from grete.clock import Clock
 from grete.container.control import Ended, Interruption
 from grete.container.housekeeping import housekeeping
-from grete.container.kept import EndedEpoch, Kept, KnownCommits
 from grete.container.offset_publisher import OffsetPublisher
+from grete.container.process_state import EndedEpoch, KnownCommits, ProcessState
 from grete.container.specs import added_partitions, slots_of, source_options
 from grete.container.start import Started
 from grete.failpoints import failpoint
@@ -194,7 +194,7 @@ def run_epoch(
     clock: Clock,
     on_batch: OnBatch,
     publisher: OffsetPublisher | None,
-    kept: Kept,
+    kept: ProcessState,
 ) -> Ended:
     """Run one epoch to its end; `kept` gets it when nothing of it is at work any more.
 

@@ -21,12 +21,12 @@ from grete.clock import SystemClock
 from grete.config.paths import absolute_paths, working_folder
 from grete.config.settings import Settings
 from grete.config.settings.coordinator import is_loopback
-from grete.container.ahead import FetchedAhead
 from grete.container.assignment import Assignment, parse_assignment
 from grete.container.control import Control, Ended
-from grete.container.course import Course, Fetch, Locate, Step, Wait, WaitAt, Work
 from grete.container.heartbeat import HeartbeatSender, Reactions
+from grete.container.lifecycle import ContainerLifecycle, Fetch, Locate, Step, WaitAt, WaitForAnswer, Work
 from grete.container.metrics import ContainerMetrics
+from grete.container.prefetched_assignment import PrefetchedAssignment
 from grete.diagnostics.metrics_reporter import MetricsReporters
 from grete.diagnostics.streams import container_name
 from grete.errors import ConfigError, GreteError, WireError
@@ -75,7 +75,7 @@ class ContainerMainLoop:
         self._stop = stop
         self._control = Control(stop)
         self._control.on_at_work = lambda: self._report(state="running")
-        self._ahead = FetchedAhead(self._get_assignment)
+        self._ahead = PrefetchedAssignment(self._get_assignment)
         self._job: JobId | None = None
         self._folder: Path | None = None
         self._found: tuple[str, int] | None = None
@@ -93,7 +93,7 @@ class ContainerMainLoop:
         self._sender = HeartbeatSender(
             client, self._id, self._epoch, reactions, metrics=self._metrics.reported
         )
-        self._course = Course(self._id, self._epoch, self._control, self._report)
+        self._course = ContainerLifecycle(self._id, self._epoch, self._control, self._report)
 
     def _first_client(self, given: ContainerEnvironment) -> JobCoordinatorClient:
         if not self._is_reached_by_channel:
@@ -159,7 +159,7 @@ class ContainerMainLoop:
             case Work(assignment):
                 self._measure(assignment)
                 return self._work(assignment, self._control, self._on_batch)
-            case Wait(timeout_s):
+            case WaitForAnswer(timeout_s):
                 self._control.pause(timeout_s)
             case WaitAt(barrier, timeout_s):
                 self._sender.report_now()

@@ -18,9 +18,9 @@ from grete.errors import WireError
 from grete.tasks.share_channel import (
     END,
     REPLACED,
-    Answer,
     Hello,
-    Report,
+    ShareAnswer,
+    ShareReport,
     new_nonce,
     prepare,
     proof,
@@ -60,11 +60,11 @@ class EndedWell:
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class OtherChange:
     """Something has changed that is no share's: whoever takes the events looks."""
 
 
-Event = Began | Committed | Lost | EndedWell | Changed
+Event = Began | Committed | Lost | EndedWell | OtherChange
 
 
 @dataclass(slots=True)
@@ -176,7 +176,7 @@ class ShareServer:
             return None
         with self._lock:
             if self._is_ending:
-                send(connection, Answer(None))
+                send(connection, ShareAnswer(None))
                 return None
             slot = self._slot_of(hello)
             earlier = self._shares.get(slot)
@@ -186,7 +186,7 @@ class ShareServer:
         connection.settimeout(None)
         start = self._start_of(slot)
         self.events.put(Began(slot))  # before it is told: from then on it may commit
-        send(connection, Answer(start))
+        send(connection, ShareAnswer(start))
         with self._lock:
             share.told()
         return slot
@@ -213,7 +213,7 @@ class ShareServer:
     def _hear(self, connection: socket.socket, slot: int) -> None:
         has_finished = False
         try:
-            while (report := receive(connection, Report)) is not None:
+            while (report := receive(connection, ShareReport)) is not None:
                 if report.committed is not None:
                     self.events.put(report.committed)
                 if report.profile is not None:

@@ -22,7 +22,7 @@ from grete.config.log_levels import log_levels, set_levels
 from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.checkpoints import commit_target, reconcile_checkpoint_store
-from grete.container.kept import EndedEpoch
+from grete.container.process_state import EndedEpoch
 from grete.container.rewind import apply_startpoints
 from grete.container.samza_state import take_over
 from grete.container.specs import runner_spec, single_system, store_positions

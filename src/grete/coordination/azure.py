@@ -50,7 +50,7 @@ _log = logging.getLogger("grete.coordinator")
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _AzureRow:
     """`holder` is None once the leadership was released."""
 
     epoch: int
@@ -149,7 +149,7 @@ class AzureCoordination(Coordination):
                 return True
             if outcome is Acquired.NO_BLOB:
                 with suppress(BlobChanged):  # another contender was first
-                    self._blobs.write(name, _Row(0, None).encode(), etag=None)
+                    self._blobs.write(name, _AzureRow(0, None).encode(), etag=None)
             elif take_over:
                 self._blobs.break_lease(name)
             else:
@@ -169,7 +169,7 @@ class AzureCoordination(Coordination):
                 return row.epoch
             epoch = 1 + max(row.epoch, epoch_floor)
             try:
-                self._blobs.write(name, _Row(epoch, me).encode(), etag=found.etag, lease=lease)
+                self._blobs.write(name, _AzureRow(epoch, me).encode(), etag=found.etag, lease=lease)
             except BlobChanged:
                 continue  # by that attempt, which arrived late, or by one who took over
             except LogUnreachable as error:
@@ -205,7 +205,7 @@ class AzureCoordination(Coordination):
         found = self._blobs.read(name)
         if found is None or not _decode(name, found.data).is_held_by(leadership.incarnation):
             return
-        nobody = _Row(leadership.epoch, None).encode()
+        nobody = _AzureRow(leadership.epoch, None).encode()
         with suppress(BlobChanged):
             try:
                 self._blobs.write(name, nobody, etag=found.etag, lease=lease)
@@ -251,10 +251,10 @@ class AzureCoordination(Coordination):
             return Look(None, False)
         return Look(row.epoch, lease == _EXPIRED)
 
-    def _row(self, scope: str) -> _Row | None:
+    def _row(self, scope: str) -> _AzureRow | None:
         return self._leased(scope)[0]
 
-    def _leased(self, scope: str) -> tuple[_Row | None, str]:
+    def _leased(self, scope: str) -> tuple[_AzureRow | None, str]:
         """The row and the state of its lease; without a holder where the lease was broken: it will not be renewed."""
         found = self._blobs.read(blob_name(scope))
         if found is None:
@@ -275,10 +275,10 @@ def _lease_id(incarnation: str) -> str:
     return str(uuid.UUID(hex=incarnation))
 
 
-def _decode(name: str, data: bytes) -> _Row:
+def _decode(name: str, data: bytes) -> _AzureRow:
     try:
         document = orjson.loads(data)
         holder = document["holder"]
-        return _Row(int(document["epoch"]), None if holder is None else Holder(**holder))
+        return _AzureRow(int(document["epoch"]), None if holder is None else Holder(**holder))
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         raise LogCorrupted(f"the blob {name} holds no leadership; delete it to elect again") from error

@@ -40,7 +40,7 @@ _log = logging.getLogger("grete.coordinator")
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _KafkaRow:
     """`holder` is None once the leadership was released."""
 
     epoch: int
@@ -143,7 +143,7 @@ class KafkaCoordination(Coordination):
                     may_be_dead = not self._patience.has_moved(scope)
                     raise HeldByOther(scope, row.holder.described(), may_be_dead=may_be_dead)
             won[:] = [1 + max(0 if row is None else row.epoch, epoch_floor)]
-            return _Row(won[0], me, 0).encode()
+            return _KafkaRow(won[0], me, 0).encode()
 
         self._with_register(scope, lambda register: register.change(decide, self._campaign_s))
         return Leadership(scope, won[0], me.incarnation, self._patience.until_s(asked_s))
@@ -253,13 +253,13 @@ class KafkaCoordination(Coordination):
         self._cells.clear()
 
 
-def _decode(scope: str, value: bytes | None) -> _Row | None:
+def _decode(scope: str, value: bytes | None) -> _KafkaRow | None:
     if value is None:
         return None
     try:
         document = orjson.loads(value)
         holder = document["holder"]
-        return _Row(
+        return _KafkaRow(
             int(document["epoch"]), None if holder is None else Holder(**holder), int(document["renewals"])
         )
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:

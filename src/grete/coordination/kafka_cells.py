@@ -23,7 +23,7 @@ _OVERHEAD = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _CellRow:
     """The last record of a name; `value` None is its removal."""
 
     value: bytes | None
@@ -50,7 +50,7 @@ class KafkaCells(Cells):
         self._timeout_s = timeout_s
         self._largest = settings.max_message_bytes - _OVERHEAD
         self._lock = threading.Lock()
-        self._rows: dict[str, _Row] = {}
+        self._rows: dict[str, _CellRow] = {}
         self._end = 0
 
     def read(self, name: str) -> Cell | None:
@@ -92,7 +92,7 @@ class KafkaCells(Cells):
             self._catch_up()
             offset = self._turns.change(self._catch_up, decide, self._timeout_s, append_id)
             if offset is not None:
-                self._rows[name] = _Row(value, offset, append_id)
+                self._rows[name] = _CellRow(value, offset, append_id)
                 self._end = offset + 1
             return self._rows[name].offset
 
@@ -110,7 +110,7 @@ class KafkaCells(Cells):
         origin = None if found is None else kafka_header.decode(found[1])
         append_id = "" if origin is None else origin.append_id
         name = (message.key() or b"").decode()
-        self._rows[name] = _Row(message.value(), message.offset() or 0, append_id)
+        self._rows[name] = _CellRow(message.value(), message.offset() or 0, append_id)
 
     def clear(self) -> None:
         """See Cells. The topic goes."""

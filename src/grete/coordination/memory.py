@@ -17,7 +17,7 @@ from grete.errors import CellChanged, HeldByOther, LeadershipLost
 
 
 @dataclass(slots=True)
-class _Row:
+class _MemoryRow:
     epoch: int
     holder: Holder
     renewals: int = 0
@@ -82,7 +82,7 @@ class MemoryCells(Cells):
 class MemoryLeaderships:
     """State that contenders of one process share."""
 
-    rows: dict[str, _Row] = field(default_factory=dict)
+    rows: dict[str, _MemoryRow] = field(default_factory=dict)
     values: MemoryValues = field(default_factory=MemoryValues)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -107,7 +107,7 @@ class MemoryCoordination(Coordination):
                 raise HeldByOther(scope, held.holder.described())
             epoch = max(0 if row is None else row.epoch, epoch_floor) + 1
             me = Holder(socket.gethostname(), os.getpid(), uuid.uuid4().hex, self._clock.wall_ms())
-            self._shared.rows[scope] = _Row(epoch, me)
+            self._shared.rows[scope] = _MemoryRow(epoch, me)
         return Leadership(scope, epoch, me.incarnation, self._patience.until_s(asked_s))
 
     def renew(self, leadership: Leadership) -> Leadership | None:
@@ -129,7 +129,7 @@ class MemoryCoordination(Coordination):
             if row is not None:
                 row.is_over = True
 
-    def _mine(self, leadership: Leadership) -> _Row | None:
+    def _mine(self, leadership: Leadership) -> _MemoryRow | None:
         row = self._shared.rows.get(leadership.scope)
         if row is None or row.is_over or row.holder.incarnation != leadership.incarnation:
             return None

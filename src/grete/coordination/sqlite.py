@@ -40,7 +40,7 @@ CREATE TABLE IF NOT EXISTS leaderships (
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _SqliteRow:
     """`holder` is None once the leadership was released."""
 
     epoch: int
@@ -100,14 +100,14 @@ class SqliteCoordination(Coordination):
             self._locks.drop(scope, before.holder.incarnation)
         return Leadership(scope, epoch, me.incarnation, self._patience.until_s(asked_s))
 
-    def _refuse_if_living(self, scope: str, row: _Row, holder: Holder) -> None:
+    def _refuse_if_living(self, scope: str, row: _SqliteRow, holder: Holder) -> None:
         life = self._locks.life(scope, holder.incarnation)
         if life is Life.DEAD or self._patience.is_over(scope, row.epoch, row.renewals):
             return
         may_be_dead = life is Life.UNKNOWN and not self._patience.has_moved(scope)
         raise HeldByOther(scope, holder.described(), may_be_dead=may_be_dead)
 
-    def _row(self, scope: str) -> _Row | None:
+    def _row(self, scope: str) -> _SqliteRow | None:
         with self._file.reading() as connection:
             return _row_in(connection, scope)
 
@@ -158,7 +158,7 @@ class SqliteCoordination(Coordination):
             return Look(None, False)
         return Look(row.epoch, self._patience.is_over(scope, row.epoch, row.renewals))
 
-    def _held(self, scope: str) -> _Row | None:
+    def _held(self, scope: str) -> _SqliteRow | None:
         row = self._row(scope)
         if row is None or row.holder is None:
             return None
@@ -178,7 +178,7 @@ class SqliteCoordination(Coordination):
 def _elect(
     connection: apsw.Connection,
     scope: str,
-    before: _Row | None,
+    before: _SqliteRow | None,
     me: Holder,
     take_over: bool,
     epoch_floor: int,
@@ -226,7 +226,7 @@ def _renew(connection: apsw.Connection, leadership: Leadership) -> bool:
     return True
 
 
-def _row_in(connection: apsw.Connection, scope: str) -> _Row | None:
+def _row_in(connection: apsw.Connection, scope: str) -> _SqliteRow | None:
     row = connection.execute(
         "SELECT epoch, holder, renewals FROM leaderships WHERE scope = ?", (scope,)
     ).fetchone()
@@ -238,4 +238,4 @@ def _row_in(connection: apsw.Connection, scope: str) -> _Row | None:
         raise LogCorrupted(
             f"{connection.filename}: the leadership of {scope!r} is damaged; delete its row to elect again"
         ) from error
-    return _Row(row[0], holder, row[2])
+    return _SqliteRow(row[0], holder, row[2])

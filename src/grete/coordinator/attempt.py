@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from grete.channel.address import Channel
+from grete.channel.address import ChannelAddress
 from grete.coordinator.events import Event
+from grete.coordinator.health import JobHealth
 from grete.coordinator.metadata_manager import JobCoordinatorMetadataManager, MetadataMetrics
 from grete.coordinator.monitors.watch import Monitors
-from grete.coordinator.plan import Plan
-from grete.coordinator.standing import Standing
+from grete.coordinator.plan import JobPlan
 from grete.coordinator.state import State
 from grete.failpoints import failpoint
 from grete.metadata.change_authors import changed_since_the_last_start, described
@@ -32,7 +32,7 @@ class Address:
     url: str
     token_file: Path
     read_token_file: Path
-    channel: Channel | None = None
+    channel: ChannelAddress | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def is_further_attempt(stream: CoordinatorStream, environment: Mapping[str, str]
     return before is not None and before.epoch_id == epoch_id(kind, environment)
 
 
-class Attempt:
+class AttemptWriter:
     """Writes what becomes of one incarnation of a coordinator. `environment` names the deployment (S0-31)."""
 
     def __init__(
@@ -81,7 +81,7 @@ class Attempt:
         """The counter and gauges of the attempt."""
         return self._manager.metrics
 
-    def begin(self, plan: Plan, reason: str) -> None:
+    def begin(self, plan: JobPlan, reason: str) -> None:
         """Compare with the attempt before, and say whether this is a deployment, a change or an attempt (S0-20)."""
         manager = self._manager
         new, previous = manager.generate(plan.model, plan.config, self._environment), manager.read()
@@ -98,7 +98,7 @@ class Attempt:
         manager.metrics.applicationAttemptCount = unchanged_attempts(history.rows())
         failpoint("coordinator.metadata-written")
 
-    def change(self, plan: Plan, why: Mapping[str, str]) -> None:
+    def change(self, plan: JobPlan, why: Mapping[str, str]) -> None:
         """A running job has another model or configuration: recorded as for a new attempt (S0-20)."""
         manager = self._manager
         new, previous = manager.generate(plan.model, plan.config, self._environment), manager.read()
@@ -108,7 +108,7 @@ class Attempt:
         ids = {"config_id": new.config_id, "job_model_id": new.job_model_id}
         History(self._stream).append("reconfigured", run_id=self.run_id, **ids, **why)
 
-    def run(self, standing: Standing, problem: str = "") -> None:
+    def run(self, standing: JobHealth, problem: str = "") -> None:
         """The job runs, here, and stands so."""
         message = "; ".join(filter(None, (problem, standing.message)))
         at = self.address

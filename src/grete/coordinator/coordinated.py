@@ -18,7 +18,7 @@ from grete.config.rules.validate import validate
 from grete.config.secrets import variables
 from grete.config.settings import Settings
 from grete.coordinator import fencing
-from grete.coordinator.attempt import Attempt, Surroundings
+from grete.coordinator.attempt import AttemptWriter, Surroundings
 from grete.coordinator.events import (
     ContainerRequested,
     Event,
@@ -28,9 +28,9 @@ from grete.coordinator.events import (
     StepDownRequested,
     StopRequested,
 )
+from grete.coordinator.health import JobHealth
 from grete.coordinator.model_watch import ModelWatch
-from grete.coordinator.plan import Plan, Planner, container_specs
-from grete.coordinator.standing import Standing
+from grete.coordinator.plan import JobPlan, Planner, container_specs
 from grete.coordinator.state import Phase, State
 from grete.coordinator.view import View
 from grete.errors import ConfigError, GreteError, JobError, StreamError, UnsafeStorage
@@ -72,7 +72,7 @@ class CoordinatedJob:
         stream: CoordinatorStream,
         planner: Planner,
         view: View,
-        attempt: Attempt,
+        attempt: AttemptWriter,
         surroundings: Surroundings,
         clock: Clock,
         first_epoch: int | None = None,
@@ -85,14 +85,14 @@ class CoordinatedJob:
         self._surroundings = surroundings
         self._first_epoch = attempt.epoch if first_epoch is None else first_epoch
         self._clock = clock
-        self._plans: dict[int, Plan] = {}
+        self._plans: dict[int, JobPlan] = {}
         self._revision = 0
         self._settings = Settings.of({})
         self._watch = ModelWatch(job, stream, planner, view, surroundings, clock)
         self._has_to_follow = False
         self._is_foreign = False
         self._problem = ""
-        self._standing = Standing()
+        self._standing = JobHealth()
         self._obeyed: set[str] = set()
         self._seen = replace(
             _Counts.of(stream), requests=-1
@@ -105,13 +105,13 @@ class CoordinatedJob:
         self._room_since_s = 0.0
         self._startpoints = -1  # adopted containers may not know of any
 
-    def begin(self, plan: Plan) -> ModelChanged:
+    def begin(self, plan: JobPlan) -> ModelChanged:
         """The event that starts the job with this plan."""
         self._settings = plan.settings
         self._has_to_follow = self._stream.config() != plan.config  # written while we planned
         return self._changed_to(plan, "")
 
-    def _changed_to(self, plan: Plan, cause: str) -> ModelChanged:
+    def _changed_to(self, plan: JobPlan, cause: str) -> ModelChanged:
         self._revision += 1
         self._plans[self._revision] = plan
         mode = "until-drained" if self._view.until_drained else ""

@@ -15,7 +15,7 @@ from grete.clock import Clock
 from grete.config.derived import with_autosizing_results
 from grete.config.settings import Settings
 from grete.config.time_zone import with_time_zone
-from grete.coordinator.attempt import Address, Attempt, Surroundings
+from grete.coordinator.attempt import Address, AttemptWriter, Surroundings
 from grete.coordinator.coordinated import CoordinatedJob
 from grete.coordinator.events import Event, ModelChanged
 from grete.coordinator.loop import CoordinatorLoop
@@ -33,7 +33,7 @@ _log = logging.getLogger("grete.coordinator")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestedRun:
     """The configuration that the job is to run with, and its run. Unless `is_submitted` it is the stream's own."""
 
     settings: Settings
@@ -90,7 +90,7 @@ class Adopt:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class WaitForEvents:
     """Answered, soon, with the events that have been posted meanwhile; with a `Tick` if there were none."""
 
 
@@ -99,7 +99,7 @@ class End:
     """All containers have ended; the terminal state is written next."""
 
 
-Step = Begin | Serve | Adopt | Wait | End
+Step = Begin | Serve | Adopt | WaitForEvents | End
 
 
 class Coordinator:
@@ -108,7 +108,7 @@ class Coordinator:
     def __init__(
         self,
         job: JobId,
-        asked: Asked,
+        asked: RequestedRun,
         stream: CoordinatorStream,
         planner: Planner,
         renewal: Renewal,
@@ -128,7 +128,7 @@ class Coordinator:
         self._surroundings = surroundings
         self._until_drained = until_drained
         self._first_epoch = first_epoch
-        self._attempt = Attempt(stream, asked.run_id, renewal.epoch, surroundings.environment)
+        self._attempt = AttemptWriter(stream, asked.run_id, renewal.epoch, surroundings.environment)
         self.loop: CoordinatorLoop | None = None
         """Once there is one."""
 
@@ -197,7 +197,7 @@ class Coordinator:
         try:
             loop.begin(model)
             while loop.state.phase not in FINAL:
-                loop.turn((yield Wait()))
+                loop.turn((yield WaitForEvents()))
             self._renewal.prove()  # what still runs may be a successor's since, who has adopted it
         except BaseException:
             launcher.abandon()  # whatever has ended us: containers go on, and the next coordinator adopts them

@@ -22,7 +22,7 @@ from grete.coordinator.events import (
     Kill,
     ModelChanged,
     PolicyChanged,
-    Record,
+    RecordHistory,
     ReloadRequested,
     RequestStop,
     StepDown,
@@ -31,7 +31,7 @@ from grete.coordinator.events import (
     Tick,
 )
 from grete.coordinator.reconfigure import Decision, cut_off, fields, launch
-from grete.coordinator.state import FINAL, Container, Failures, Phase, State
+from grete.coordinator.state import FINAL, ContainerState, Failures, Phase, State
 from grete.model.ending import ExitCode
 from grete.model.ids import ContainerId
 from grete.text_logs import shortened
@@ -95,14 +95,14 @@ def _exited(state: State, event: ContainerExited, now_s: float) -> Decision:
     container = state.containers.get(event.container)
     if container is None or container.launch != event.launch or not container.running:
         return state, ()  # an incarnation that has been replaced, or a report that came twice
-    record = Record("container-exited", _exit_details(state, container, event))
+    record = RecordHistory("container-exited", _exit_details(state, container, event))
     is_clean = event.exit_code in (ExitCode.OK, ExitCode.STOPPED)
     state = fields(state, event.container, **reconfigure.AT_REST, broke_off=not is_clean)
     state, actions = _after_exit(state, container, event, now_s)
     return state, (record, *actions)
 
 
-def _exit_details(state: State, container: Container, event: ContainerExited) -> dict[str, str]:
+def _exit_details(state: State, container: ContainerState, event: ContainerExited) -> dict[str, str]:
     """An exit in the words of the history: why it was asked to end, if it was, and else what it ended with."""
     details = {"container": event.container, "exit-code": str(event.exit_code)}
     asked = container.asked or (state.message if state.phase is Phase.STOPPING else "")
@@ -121,7 +121,7 @@ def _reported(state: State, event: ContainerLoaded | ContainerCommitted) -> Deci
     return fields(state, event.container, committed=True), ()
 
 
-def _after_exit(state: State, before: Container, event: ContainerExited, now_s: float) -> Decision:
+def _after_exit(state: State, before: ContainerState, event: ContainerExited, now_s: float) -> Decision:
     id_ = event.container
     if state.phase is Phase.STOPPING:
         return _finish_when_all_done(fields(state, id_, done=True)), ()
@@ -146,7 +146,7 @@ def _launch_or_wait(state: State, id_: ContainerId, now_s: float) -> Decision:
     return state, (action,)
 
 
-def _failed(state: State, before: Container, event: ContainerExited, now_s: float) -> Decision:
+def _failed(state: State, before: ContainerState, event: ContainerExited, now_s: float) -> Decision:
     """Start it again, at once or after a pause, unless it is given up."""
     id_ = event.container
     verdict = retry.judge(before, event, state.retry, now_s)
@@ -159,7 +159,7 @@ def _failed(state: State, before: Container, event: ContainerExited, now_s: floa
     state = fields(state, id_, given_up=True)
     if _is_standby(state, id_) or (not state.retry.fail_job and event.exit_code != ExitCode.CONFIG):
         state, actions = _settle(state, now_s)
-        return state, (Record("container-given-up", {"container": id_}), *actions)
+        return state, (RecordHistory("container-given-up", {"container": id_}), *actions)
     message = f"container {id_} ended with code {event.exit_code}: {event.reason}".strip()
     kills = tuple(Kill(other) for other, container in state.containers.items() if container.running)
     return replace(state, phase=Phase.FAILED, message=message), kills
@@ -224,7 +224,7 @@ def _requested(state: State, event: ContainerRequested, now_s: float) -> Decisio
     if container is None or state.phase is not Phase.RUNNING or event.container not in wanted:
         return state, ()
     details = {"container": event.container, "what": event.what, "reason": event.reason}
-    record = Record("container-requested", details)
+    record = RecordHistory("container-requested", details)
     if event.what != "stop" and not container.running:
         state = fields(state, event.container, held=False, done=False, given_up=False, failures=Failures())
         if reconfigure.is_moving(state, event.container):
@@ -268,7 +268,7 @@ def _stop(state: State, event: StopRequested, now_s: float) -> Decision:
         message=event.reason or "stop requested",
     )
     asks = tuple(RequestStop(id_) for id_, container in state.containers.items() if container.running)
-    record = Record("stop-requested", {"reason": event.reason, "deadline-s": f"{event.deadline_s:g}"})
+    record = RecordHistory("stop-requested", {"reason": event.reason, "deadline-s": f"{event.deadline_s:g}"})
     return _finish_when_all_done(state), (record, *asks)
 
 

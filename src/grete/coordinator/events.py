@@ -204,7 +204,7 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class RecordHistory:
     """Write a row of history."""
 
     event: str
@@ -219,4 +219,4 @@ class StepDown:
     ends_process: bool = False
 
 
-Action = Grant | Launch | Pause | Run | RequestStop | FenceOff | RaiseFence | Kill | Record | StepDown
+Action = Grant | Launch | Pause | Run | RequestStop | FenceOff | RaiseFence | Kill | RecordHistory | StepDown

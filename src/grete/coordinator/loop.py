@@ -22,14 +22,14 @@ from grete.coordinator.events import (
     ModelChanged,
     Pause,
     RaiseFence,
-    Record,
+    RecordHistory,
     RequestStop,
     Run,
     StepDown,
 )
 from grete.coordinator.heartbeat_registry import ContainerSlot, HeartbeatRegistry
 from grete.coordinator.renewal import Renewal
-from grete.coordinator.state import Container, ContainerSpec, Phase, State
+from grete.coordinator.state import ContainerSpec, ContainerState, Phase, State
 from grete.errors import Fenced, GreteError, SteppedDown
 from grete.failpoints import failpoint
 from grete.launch.base import ContainerExit, ContainerStart, Launcher
@@ -43,7 +43,7 @@ from grete.wire.container_protocol import Command, Directive
 _log = logging.getLogger("grete.coordinator")
 
 
-class Job(Protocol):
+class JobPort(Protocol):
     """The job that the loop coordinates."""
 
     def environment(self, container: ContainerId, epoch: int) -> dict[str, str]:
@@ -76,7 +76,7 @@ class CoordinatorLoop:
         stream: CoordinatorStream,
         clock: Clock,
         state: State,
-        job: Job,
+        job: JobPort,
         post: Callable[[Event], None],
         on_record: Callable[[str, Mapping[str, str]], None] = lambda event, details: None,
     ) -> None:
@@ -144,7 +144,7 @@ class CoordinatorLoop:
 
     def _take_in(self, container: ContainerId, number: int, record: LaunchRecord) -> None:
         spec = ContainerSpec(record.tasks, record.query, record.process)
-        adopted = Container(spec=spec, launch=number, running=True, unsure=True)
+        adopted = ContainerState(spec=spec, launch=number, running=True, unsure=True)
         containers = {**self.state.containers, container: adopted}
         self.state = replace(self.state, containers=containers, launches=number)
         self._launches[record.epoch] = (container, number)
@@ -198,7 +198,7 @@ class CoordinatorLoop:
                 failpoint("change.fence-raised")
             case Kill(container):
                 self._launcher.kill(container)
-            case Record(event, details):
+            case RecordHistory(event, details):
                 self._record(event, dict(details))
             case StepDown(reason, ends_process):
                 self._step_down(reason, ends_process=ends_process)

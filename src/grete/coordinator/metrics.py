@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from grete.checkpoint.lag import JobLag
 from grete.coordinator.metadata_manager import GROUP, MetadataMetrics
 from grete.coordinator.monitors.watch import Monitors
-from grete.coordinator.progress import Progress
+from grete.coordinator.progress import ContainerProgress
 from grete.coordinator.renewal import RenewalFigures
 from grete.coordinator.state import Barriers, State
 from grete.coordinator.task_metrics import reported_metrics
@@ -33,7 +33,7 @@ class MetricFacts:
     epoch: int
     state: State | None
     container_count: int
-    progress: Mapping[str, Progress]
+    progress: Mapping[str, ContainerProgress]
     now_s: float
     lag: JobLag | None
     quarantined: int

@@ -12,15 +12,15 @@ from grete.config.settings import Settings
 from grete.coordinator import events
 from grete.coordinator.attempt import Surroundings
 from grete.coordinator.monitors.findings import (
-    ContainerSilent,
     Finding,
     LagMeasured,
     PartitionsChanged,
     QueryStuck,
+    SilentContainer,
     StreamsChanged,
 )
 from grete.coordinator.monitors.watch import Monitors, Watched
-from grete.coordinator.plan import Plan, Planner
+from grete.coordinator.plan import JobPlan, Planner
 from grete.coordinator.view import View
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.history import History
@@ -53,7 +53,7 @@ class ModelWatch:
         self.has_new_streams = False
         """Whether the inputs that a pattern chooses are not those of the model."""
 
-    def begin(self, plan: Plan, settings: Callable[[], Settings]) -> None:
+    def begin(self, plan: JobPlan, settings: Callable[[], Settings]) -> None:
         """Watch this model from now on; `settings` gives those in force."""
         self.close()
         if self._checkpoints is None:
@@ -78,7 +78,7 @@ class ModelWatch:
     def _on_finding(self, finding: Finding) -> None:
         """Called from the monitors' thread."""
         match finding:
-            case ContainerSilent(container, launch, silent_s):
+            case SilentContainer(container, launch, silent_s):
                 reason = f"no heartbeat for {silent_s:.0f} s"
                 self._surroundings.post(events.ContainerSilent(container, launch, reason))
             case PartitionsChanged(grown, shrunk):

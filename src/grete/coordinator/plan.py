@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class JobPlan:
     """A configuration and the job model that it makes; `partitions` are those of `task.inputs`, its base."""
 
     settings: Settings
@@ -77,7 +77,7 @@ class Planner:
         self.systems: dict[str, System] = {}
         self._checked: tuple[Mapping[str, str], _WorkedOut] | None = None
 
-    def plan(self, settings: Settings) -> Plan:
+    def plan(self, settings: Settings) -> JobPlan:
         """Calculate the model and write down what must be remembered of it, then create what it needs.
 
         Raises:
@@ -104,7 +104,7 @@ class Planner:
         TaskAssignments(self._stream).write(records)
         failpoint("coordinator.model-persisted")
         self._create_streams(settings, worked_out)
-        return Plan(settings, calculated.model, worked_out.partitions)
+        return JobPlan(settings, calculated.model, worked_out.partitions)
 
     def check(self, settings: Settings) -> None:
         """Work out the model, and write nothing.
@@ -228,7 +228,7 @@ def _lost_partitions(unreadable: Mapping[TaskName, str], calculated: Calculated)
         )
 
 
-def container_specs(plan: Plan, *, mode: str) -> dict[ContainerId, ContainerSpec]:
+def container_specs(plan: JobPlan, *, mode: str) -> dict[ContainerId, ContainerSpec]:
     """The fingerprints of what each container runs; `mode` is how its query runs."""
     query = digest([fingerprint(plan.config, "query"), mode])
     process = fingerprint(plan.config, "process")

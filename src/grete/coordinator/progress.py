@@ -20,7 +20,7 @@ _ENGINE = "spark."
 
 
 @dataclass(slots=True)
-class Progress:
+class ContainerProgress:
     """The last heartbeat of an incarnation, when it came, and the records it had processed during the last minute.
 
     `restarts` counts the incarnations that reported before it. `metrics` are its last, which `heartbeat` has not.
@@ -66,7 +66,7 @@ class ReportedProgress:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._reported: dict[str, Progress] = {}
+        self._reported: dict[str, ContainerProgress] = {}
 
     def record(self, container: str, heartbeat: Heartbeat) -> None:
         """Remember a heartbeat that was accepted."""
@@ -86,9 +86,11 @@ class ReportedProgress:
             waited_s = now_s if before is None or is_new or heartbeat.state != "running" else before.waited_s
             if now_s - waited_s > _OUTAGE_OVER_S:
                 heartbeat = msgspec.structs.replace(heartbeat, message="")
-            self._reported[container] = Progress(heartbeat, now_s, samples, restarts, metrics, waited_s)
+            self._reported[container] = ContainerProgress(
+                heartbeat, now_s, samples, restarts, metrics, waited_s
+            )
 
-    def by_container(self) -> dict[str, Progress]:
+    def by_container(self) -> dict[str, ContainerProgress]:
         """The progress of each container that has reported."""
         with self._lock:
             return {

@@ -27,12 +27,12 @@ from grete.coordinator.events import (
     ModelChanged,
     Pause,
     RaiseFence,
-    Record,
+    RecordHistory,
     ReloadRequested,
     RequestStop,
     Run,
 )
-from grete.coordinator.state import Container, ContainerSpec, Failures, Pending, Phase, Specs, State
+from grete.coordinator.state import ContainerSpec, ContainerState, Failures, PendingModel, Phase, Specs, State
 from grete.model.ids import ContainerId
 
 Decision = tuple[State, tuple[Action, ...]]
@@ -54,7 +54,7 @@ def model_changed(state: State, event: ModelChanged, now_s: float) -> Decision:
     """Begin to change to a model. A change that waits already is replaced by it."""
     if state.phase is not Phase.RUNNING:
         return state, ()
-    pending = Pending(event.revision, event.specs, now_s + event.deadline_s, event.cause)
+    pending = PendingModel(event.revision, event.specs, now_s + event.deadline_s, event.cause)
     barriers = state.barriers
     began_s = now_s if barriers.began_s is None else barriers.began_s
     barriers = replace(barriers, started=barriers.started + 1, began_s=began_s)
@@ -68,7 +68,7 @@ def model_changed(state: State, event: ModelChanged, now_s: float) -> Decision:
     return state, (*actions, *more)
 
 
-def _ask_to_let_go(state: State, id_: ContainerId, pending: Pending) -> Decision:
+def _ask_to_let_go(state: State, id_: ContainerId, pending: PendingModel) -> Decision:
     """To pause, or to end when it is not in the model; one that was asked to end does so anyway."""
     container = state.containers[id_]
     if container.replacing or container.held:
@@ -78,11 +78,11 @@ def _ask_to_let_go(state: State, id_: ContainerId, pending: Pending) -> Decision
     return fields(state, id_, replacing=True, asked=_why(pending)), (RequestStop(id_),)
 
 
-def _why(pending: Pending) -> str:
+def _why(pending: PendingModel) -> str:
     return pending.cause or "another job model"
 
 
-def _waited_for(state: State, pending: Pending) -> list[ContainerId]:
+def _waited_for(state: State, pending: PendingModel) -> list[ContainerId]:
     """The containers that still hold tasks which are not theirs in the waiting model."""
     return sorted(
         id_
@@ -91,7 +91,7 @@ def _waited_for(state: State, pending: Pending) -> list[ContainerId]:
     )
 
 
-def _keeps_tasks(id_: ContainerId, container: Container, specs: Specs) -> bool:
+def _keeps_tasks(id_: ContainerId, container: ContainerState, specs: Specs) -> bool:
     return id_ in specs and specs[id_].tasks == container.spec.tasks
 
 
@@ -131,7 +131,7 @@ def grant_when_free(state: State, now_s: float) -> Decision:
     return _grant(state, pending, now_s)
 
 
-def _grant(state: State, pending: Pending, now_s: float) -> Decision:
+def _grant(state: State, pending: PendingModel, now_s: float) -> Decision:
     state, fences = _raise_fences(state, pending)
     barriers = replace(state.barriers, ended=state.barriers.ended + 1)
     state = replace(state, pending=None, specs=pending.specs, revision=pending.revision, barriers=barriers)
@@ -146,7 +146,7 @@ def _grant(state: State, pending: Pending, now_s: float) -> Decision:
     return state, tuple(actions)
 
 
-def _raise_fences(state: State, pending: Pending) -> Decision:
+def _raise_fences(state: State, pending: PendingModel) -> Decision:
     """Of the containers that run and whose tasks differ in the waiting model, before that model is served."""
     actions: list[Action] = []
     for id_ in sorted(state.containers):
@@ -158,7 +158,7 @@ def _raise_fences(state: State, pending: Pending) -> Decision:
     return state, tuple(actions)
 
 
-def _bring_up(state: State, id_: ContainerId, pending: Pending, now_s: float) -> Decision:
+def _bring_up(state: State, id_: ContainerId, pending: PendingModel, now_s: float) -> Decision:
     """Make one container run its spec, doing as little as possible."""
     spec, container = pending.specs[id_], state.containers.get(id_)
     if container is None or not container.running:
@@ -211,7 +211,7 @@ def tick(state: State, now_s: float) -> Decision:
         state, more = cut_off(state, id_)
         actions += [
             *more,
-            Record("container-cut-off", {"container": id_, "reason": "it did not pause in time"}),
+            RecordHistory("container-cut-off", {"container": id_, "reason": "it did not pause in time"}),
         ]
         state = fields(state, id_, **AT_REST)
     state, more = grant_when_free(state, now_s)
@@ -250,7 +250,7 @@ def cut_off(state: State, id_: ContainerId) -> Decision:
 def launch(state: State, id_: ContainerId) -> tuple[State, Launch]:
     """A new incarnation with what is in force."""
     number = state.launches + 1
-    before = state.containers.get(id_, Container())
+    before = state.containers.get(id_, ContainerState())
     now = replace(
         before,
         spec=state.specs[id_],

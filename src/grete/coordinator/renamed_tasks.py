@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from grete.config.key_tables.job import SSP_GROUPER
 from grete.config.key_tables.task import BROADCAST
 from grete.config.settings import Settings
-from grete.coordinator.replaced_inputs import AskedStarts, Commits
+from grete.coordinator.replaced_inputs import Commits, RequestedStarts
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.model.job import JobModel, TaskMode
@@ -42,7 +42,7 @@ def renamed_tasks(
         return
     commits = read_commits()
     read = _readers({task: tuple(commit.offsets) for task, commit in commits.items()})
-    asked, settings = AskedStarts(stream, now_ms), Settings.of(model.config)
+    asked, settings = RequestedStarts(stream, now_ms), Settings.of(model.config)
     lost = [
         ssp
         for ssp, tasks in sorted(moved.items())

@@ -89,7 +89,7 @@ def _left_behind(
     commits: Commits,
     now_ms: int,
 ) -> Iterator[str]:
-    asked = AskedStarts(stream, now_ms)
+    asked = RequestedStarts(stream, now_ms)
     read = {ssp: task for task, commit in commits.items() for ssp in commit.offsets}
     for now, was in sorted(renamed.items()):
         if settings.stream(now).is_reset or any(ssp.system_stream == now for ssp in read):
@@ -108,7 +108,7 @@ def _left_behind(
 def _without_startpoint(
     stream: CoordinatorStream, one: SystemStream, commits: Commits, now_ms: int
 ) -> list[SystemStreamPartition]:
-    asked = AskedStarts(stream, now_ms)
+    asked = RequestedStarts(stream, now_ms)
     return sorted(
         {
             ssp
@@ -119,7 +119,7 @@ def _without_startpoint(
     )
 
 
-class AskedStarts:
+class RequestedStarts:
     """The startpoints of a stream that are waiting for their tasks, read once."""
 
     def __init__(self, stream: CoordinatorStream, now_ms: int) -> None:

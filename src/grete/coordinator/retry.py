@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from grete.config.settings.coordinator import RetryPolicy
 from grete.coordinator.events import ContainerExited
-from grete.coordinator.state import Container, Failures
+from grete.coordinator.state import ContainerState, Failures
 from grete.model.ending import ExitCode
 
 _FOR_GOOD = (ExitCode.CONFIG, ExitCode.OFFSETS_GONE, ExitCode.UNUSABLE)
@@ -21,14 +21,16 @@ _FIRST_PAUSE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RetryVerdict:
     """The consequence of a failure; `failures.pause_s` is how long to wait, unless it is given up."""
 
     failures: Failures
     is_given_up: bool
 
 
-def judge(container: Container, event: ContainerExited, policy: RetryPolicy, now_s: float) -> Verdict:
+def judge(
+    container: ContainerState, event: ContainerExited, policy: RetryPolicy, now_s: float
+) -> RetryVerdict:
     """Count the failure that the container ended with."""
     before = container.failures
     if before.count and now_s - (before.at_s + before.pause_s) >= policy.window_s:
@@ -46,7 +48,7 @@ def judge(container: Container, event: ContainerExited, policy: RetryPolicy, now
     is_given_up = event.exit_code in _FOR_GOOD or (
         policy.count >= 0 and (failures.count > policy.count or is_repeated)
     )
-    return Verdict(failures, is_given_up)
+    return RetryVerdict(failures, is_given_up)
 
 
 def _pause_s(fruitless: int, exit_code: int) -> float:

@@ -58,7 +58,7 @@ Specs = Mapping[ContainerId, ContainerSpec]
 
 
 @dataclass(frozen=True, slots=True)
-class Container:
+class ContainerState:
     """A container and its current incarnation, if it has one.
 
     `spec` is what the incarnation runs, or was last commanded to run. `launch` distinguishes incarnations. `fence`
@@ -94,7 +94,7 @@ class Container:
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class PendingModel:
     """A model that waits until the containers that lose tasks have let go of them: never two writers for a task."""
 
     revision: int
@@ -125,10 +125,10 @@ class State:
 
     retry: RetryPolicy
     phase: Phase = Phase.RUNNING
-    containers: Mapping[ContainerId, Container] = field(default_factory=dict)
+    containers: Mapping[ContainerId, ContainerState] = field(default_factory=dict)
     specs: Specs = field(default_factory=dict)
     revision: int = 0
-    pending: Pending | None = None
+    pending: PendingModel | None = None
     launches: int = 0
     kill_at_s: float | None = None
     message: str = ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from grete.coordinator.progress import Progress
+from grete.coordinator.progress import ContainerProgress
 from grete.model.ids import JobId
 from grete.wire.metric_values import Count, Durations, Level, Metrics, MetricValue
 from grete.wire.prometheus_text import Family
@@ -18,7 +18,7 @@ from grete.wire.prometheus_text import Family
 _FOREIGN = re.compile(r"[^a-zA-Z0-9_]")
 
 
-def reported_metrics(job: JobId, progress: Mapping[str, Progress]) -> Iterator[Family]:
+def reported_metrics(job: JobId, progress: Mapping[str, ContainerProgress]) -> Iterator[Family]:
     """Every family that a container has reported, sorted; `task` is empty for the container's own metrics."""
     families: dict[str, Family] = {}
     for container, one in sorted(progress.items()):

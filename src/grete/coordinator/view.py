@@ -16,6 +16,7 @@ from grete.clock import Clock, SystemClock
 from grete.config.redact import redact
 from grete.config.settings import Settings
 from grete.coordinator.events import ContainerCommitted, ContainerLoaded, ContainerPaused, Tick
+from grete.coordinator.health import JobHealth, standing
 from grete.coordinator.heartbeat_registry import ContainerSlot
 from grete.coordinator.lag import RecentLag, job_lag
 from grete.coordinator.loop import CoordinatorLoop
@@ -23,9 +24,8 @@ from grete.coordinator.metadata_manager import MetadataMetrics
 from grete.coordinator.metrics import MetricFacts, job_metrics
 from grete.coordinator.monitors.containers import ContainerFacts
 from grete.coordinator.monitors.watch import Monitors
-from grete.coordinator.progress import Progress, ReportedProgress
+from grete.coordinator.progress import ContainerProgress, ReportedProgress
 from grete.coordinator.renewal import Renewal, RenewalFigures
-from grete.coordinator.standing import Standing, standing
 from grete.environment import grete_home
 from grete.errors import CoordinatorUnavailable, GreteError, WireError
 from grete.keyed_log.base import KeyedLog
@@ -48,12 +48,12 @@ from grete.model.startpoint import PendingStart
 from grete.suggestions import or_one_of
 from grete.wire import job_model_json, prometheus_text
 from grete.wire.container_protocol import (
-    Assignment,
+    AssignmentMessage,
     Command,
     Directive,
     Heartbeat,
     Partition,
-    Pending,
+    PendingRequest,
     Task,
     document,
 )
@@ -125,7 +125,7 @@ class View:
             self._encoded = (model, job_model_json.encode(shown))  # 10,000 tasks take 30 ms, for every reader
         return self._encoded[1]
 
-    def assignment(self, container_id: str) -> Assignment | None:
+    def assignment(self, container_id: str) -> AssignmentMessage | None:
         """See CoordinatorView."""
         # the number first: a container that has an older number than its model is commanded to read again, and
         # never the other way round
@@ -135,7 +135,7 @@ class View:
         if container is None or slot is None:
             return None
         pending = self._pending_starts(container)
-        return Assignment(
+        return AssignmentMessage(
             job=self._job,
             container_id=container.id,
             epoch=slot.epoch,
@@ -150,7 +150,7 @@ class View:
                     task.name,
                     tuple(map(Partition.of, task.ssps)),
                     task.changelog_partition,
-                    Pending.of(pending.get(task.name, PendingStart())),
+                    PendingRequest.of(pending.get(task.name, PendingStart())),
                     task.mode,
                 )
                 for task in container.tasks.values()
@@ -241,7 +241,7 @@ class View:
         id_ = ask_container(self._stream, ContainerId(container), what, self._epoch, deadline_s, reason)
         return Requested(what, container, id_)
 
-    def progress(self) -> dict[str, Progress]:
+    def progress(self) -> dict[str, ContainerProgress]:
         """The last report of each container."""
         return self._progress.by_container()
 
@@ -263,10 +263,10 @@ class View:
                 )
         return found
 
-    def standing(self) -> Standing:
+    def standing(self) -> JobHealth:
         """How the job stands."""
         if self.loop is None:
-            return Standing()
+            return JobHealth()
         return standing(self.loop.state, self.container_facts(), self._clock_time)
 
     def _clock_time(self, at_s: float) -> str:

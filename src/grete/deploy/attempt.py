@@ -31,7 +31,7 @@ from grete.coordinator.events import Event, StepDownRequested
 from grete.deploy.places import PACKAGE, POD_IP
 from grete.environment import APPLICATION_LIB, HOME
 from grete.errors import ConfigError, GreteError, PackageError
-from grete.packages.manifest import Kind, is_package
+from grete.packages.manifest import PackageKind, is_package
 from grete.packages.verify import read_manifest
 from grete.text_logs import log_to_stderr, printable
 
@@ -141,7 +141,7 @@ def check_packages(folder: Path) -> None:
     Raises:
         PackageError: they are not, or cannot be read.
     """
-    for kind in (Kind.API, Kind.FRAMEWORK):
+    for kind in (PackageKind.API, PackageKind.FRAMEWORK):
         if is_package(folder / kind.folder):
             found = read_manifest(folder / kind.folder).grete
             if found != __version__:

@@ -11,7 +11,7 @@ from grete.deploy.deployment import Deployment
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DeploymentPlan:
     """A plan for people, `text`, and for programs, `document`; neither holds a secret."""
 
     text: str
@@ -45,7 +45,7 @@ class ClusterManager(ABC):
     """One cluster manager. Its calls are made from anywhere: all they need is the job's configuration."""
 
     @abstractmethod
-    def plan(self, deployment: Deployment) -> Plan:
+    def plan(self, deployment: Deployment) -> DeploymentPlan:
         """What `apply` would send. Nothing is sent or written.
 
         Raises:

@@ -14,7 +14,7 @@ from grete.config.properties import format_properties
 from grete.config.redact import MASK, redact
 from grete.coordination.kubernetes.access import find_access, find_namespace
 from grete.coordination.kubernetes.api_server import ApiServer
-from grete.deploy.base import AttemptRow, ClusterManager, Deployed, Plan
+from grete.deploy.base import AttemptRow, ClusterManager, Deployed, DeploymentPlan
 from grete.deploy.deployment import Deployment
 from grete.deploy.manifests import (
     DEPLOYMENT_LABEL,
@@ -110,7 +110,7 @@ class _Namespace:
 class Kubernetes(ClusterManager):
     """See ClusterManager. A job has one StatefulSet, whose name nobody else's has."""
 
-    def plan(self, deployment: Deployment) -> Plan:
+    def plan(self, deployment: Deployment) -> DeploymentPlan:
         """See ClusterManager. Of a kubeconfig the namespace alone is read."""
         found = _named_namespace(deployment) or find_namespace(deployment.settings.kubernetes)
         namespace = found or _DEFAULT
@@ -123,7 +123,7 @@ class Kubernetes(ClusterManager):
             if found
             else f"# namespace {namespace}: neither the configuration nor a kubeconfig names one\n"
         )
-        return Plan(remark + text, {"manager": "kubernetes", "manifests": shown, "config": config})
+        return DeploymentPlan(remark + text, {"manager": "kubernetes", "manifests": shown, "config": config})
 
     def check(self, deployment: Deployment) -> None:
         """Let the API server look at what `apply` would send, strictly; nothing is made.

@@ -47,7 +47,7 @@ class ContainerStatus(Struct, frozen=True, rename="camel"):
     state: dict[str, StateDetails] = {}
 
 
-class Status(Struct, frozen=True, rename="camel"):
+class PodStatus(Struct, frozen=True, rename="camel"):
     """Of a pod."""
 
     container_statuses: list[ContainerStatus] = []
@@ -64,7 +64,7 @@ class Object(Struct, frozen=True):
 
     metadata: Metadata
     spec: Spec = Spec()
-    status: Status = Status()
+    status: PodStatus = PodStatus()
 
 
 def object_of(document: Mapping[str, Any]) -> Object:

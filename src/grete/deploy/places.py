@@ -5,11 +5,11 @@ from __future__ import annotations
 from grete.config.settings.job import JobSettings
 from grete.deploy.application_master import SPLIT_DEPLOYMENT
 from grete.environment import APPLICATION_LIB
-from grete.packages.manifest import Kind
+from grete.packages.manifest import PackageKind
 
-PACKAGE = Kind.APPLICATION.folder
+PACKAGE = PackageKind.APPLICATION.folder
 """The application, unpacked in the working folder (Samza's name)."""
-FRAMEWORK = Kind.FRAMEWORK.folder
+FRAMEWORK = PackageKind.FRAMEWORK.folder
 """The environment of coordinator, container and workers, where it is a package."""
 ENVIRONMENT = "environment"
 """The unpacked environment."""

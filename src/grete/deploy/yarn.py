@@ -22,7 +22,7 @@ from grete.config.settings.deploy import Resource
 from grete.config.settings.job import JobSettings
 from grete.container.archive import pack
 from grete.deploy import application_master
-from grete.deploy.base import AttemptRow, ClusterManager, Deployed, Plan
+from grete.deploy.base import AttemptRow, ClusterManager, Deployed, DeploymentPlan
 from grete.deploy.deployment import Deployment
 from grete.deploy.places import (
     CONFIG_FILE,
@@ -41,7 +41,7 @@ from grete.deploy.resource_manager import (
 )
 from grete.errors import JobError
 from grete.launch.spark_submit import find_spark_submit, spark_home
-from grete.packages.manifest import Kind
+from grete.packages.manifest import PackageKind
 from grete.packages.transport import archive_of, brought_package
 from grete.packages.verify import read_manifest
 from grete.private_files import private_directory, private_opener
@@ -61,7 +61,7 @@ _DEFAULTS = {
     "spark.yarn.am.attemptFailuresValidityInterval": "1h",
 }
 """A job that runs for months would use up its attempts otherwise."""
-_PACKAGES = (Kind.API.folder, FRAMEWORK)
+_PACKAGES = (PackageKind.API.folder, FRAMEWORK)
 _NOT_PASSED_ON = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 
 
@@ -199,7 +199,7 @@ def _own_tag(deployment: Deployment) -> str:
 class Yarn(ClusterManager):
     """See ClusterManager. Applications are found by a tag with the job's name."""
 
-    def plan(self, deployment: Deployment) -> Plan:
+    def plan(self, deployment: Deployment) -> DeploymentPlan:
         """See ClusterManager."""
         plan = yarn_plan(deployment)
         spark, config = redact(plan.properties), redact(plan.config)
@@ -219,7 +219,7 @@ class Yarn(ClusterManager):
             "files": dict(plan.files),
             "secrets": list(plan.secrets),
         }
-        return Plan("\n".join(shown), document)
+        return DeploymentPlan("\n".join(shown), document)
 
     def apply(self, deployment: Deployment, *, replace: bool) -> Deployed:
         """See ClusterManager."""

@@ -13,8 +13,17 @@ from grete.clock import Clock, Deadline
 from grete.container.main_loop import OnState
 from grete.coordination.cells import Cells, change
 from grete.coordination.membership import Admission, Membership
-from grete.embedded.orders import Order, Report, Wanted, decode, encode, order_cell, orders_of, report_cell
-from grete.embedded.place import ANYWHERE, Place
+from grete.embedded.orders import (
+    Order,
+    ProcessorReport,
+    Wanted,
+    decode,
+    encode,
+    order_cell,
+    orders_of,
+    report_cell,
+)
+from grete.embedded.place import ANYWHERE, ProcessorPlace
 from grete.environment import IN_PROCESS
 from grete.errors import CoordinationUnreachable, GreteError, IdTaken, MembersElsewhere
 from grete.model.ending import ContainerEnd, ExitCode, Failure, failure_of
@@ -55,7 +64,7 @@ class Agent:
         *,
         ttl_s: float,
         every_s: float,
-        place: Place = ANYWHERE,
+        place: ProcessorPlace = ANYWHERE,
     ) -> None:
         self.id = id
         self._cells = cells
@@ -70,7 +79,7 @@ class Agent:
         self._renew_at_s = 0.0
         self._running: Running | None = None
         self._last_epoch = 0
-        self._unreported: Report | None = None
+        self._unreported: ProcessorReport | None = None
         self._stopping = threading.Event()
         self._said = ""
         self.failure: Failure | None = None
@@ -257,7 +266,7 @@ class Agent:
             self._write(report)
         self._unreported = None
 
-    def _write(self, report: Report) -> None:
+    def _write(self, report: ProcessorReport) -> None:
         encoded = encode(report)
         change(self._cells, report_cell(self.id), lambda known: None if known == encoded else encoded)
 
@@ -296,9 +305,9 @@ class Agent:
             self._running.stop.set()
 
 
-def _report(order: Order, end: ContainerEnd, *, leaves: bool = False) -> Report:
+def _report(order: Order, end: ContainerEnd, *, leaves: bool = False) -> ProcessorReport:
     failure = end.failure
-    return Report(
+    return ProcessorReport(
         *(order.processor, order.incarnation, order.container, order.epoch, int(end)),
         reason="" if failure is None else str(failure),
         place="" if failure is None else failure.place,

@@ -13,15 +13,15 @@ from grete.embedded.orders import (
     ORDERS,
     REPORTS,
     Order,
-    Report,
+    ProcessorReport,
     Wanted,
-    Written,
+    WrittenOrder,
     decode,
     encode,
     order_cell,
     report_cell,
 )
-from grete.embedded.seats import Seats, Sight
+from grete.embedded.placement import ContainerPlacement, Sight
 from grete.errors import CellChanged, GreteError, JobError
 from grete.launch.base import ContainerExit, ContainerStart, Launcher
 from grete.model.fence import leadership_of
@@ -48,7 +48,7 @@ class ProcessorsLauncher(Launcher):
         self._membership = membership
         self._clock = clock
         self._every_s = every_s
-        self._seats = Seats(leadership)
+        self._seats = ContainerPlacement(leadership)
         self._sight: Sight | None = None
         self._lock = threading.Lock()
         self._closed = threading.Event()
@@ -158,14 +158,14 @@ class ProcessorsLauncher(Launcher):
     def _look(self) -> Sight:
         cells = self._cells.read_all("")
         orders = {
-            order.processor: Written(order, cell)
+            order.processor: WrittenOrder(order, cell)
             for name, cell in _below(cells, ORDERS).items()
             if (order := decode(name, cell, Order)) is not None
         }
         reports = {
             last_part(name): report
             for name, cell in _below(cells, REPORTS).items()
-            if (report := decode(name, cell, Report)) is not None
+            if (report := decode(name, cell, ProcessorReport)) is not None
         }
         return Sight(self._membership.members(), orders, reports)
 
@@ -194,7 +194,7 @@ class ProcessorsLauncher(Launcher):
         for id_, report in sight.reports.items():
             if id_ not in sight.members and leadership_of(report.epoch) <= self._seats.leadership:
                 cell = self._cells.read(report_cell(id_))
-                if cell is not None and decode(report_cell(id_), cell, Report) == report:
+                if cell is not None and decode(report_cell(id_), cell, ProcessorReport) == report:
                     remove(self._cells, report_cell(id_), cell)
 
 

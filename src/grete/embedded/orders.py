@@ -42,7 +42,7 @@ class Order(msgspec.Struct, frozen=True):
     environment: Mapping[str, str]
 
 
-class Report(msgspec.Struct, frozen=True):
+class ProcessorReport(msgspec.Struct, frozen=True):
     """The container of this epoch has ended at the processor. `leaves` says that it will run no other one.
 
     An `epoch` of 0 is none: the processor leaves without having run a container.
@@ -59,14 +59,14 @@ class Report(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenOrder:
     """An order as it is in its cell."""
 
     order: Order
     cell: Cell
 
 
-_T = TypeVar("_T", Order, Report)
+_T = TypeVar("_T", Order, ProcessorReport)
 
 
 def scope_of(job: JobId) -> str:
@@ -89,7 +89,7 @@ def report_cell(processor: str) -> str:
     return cell_name(REPORTS, processor)
 
 
-def encode(value: Order | Report) -> bytes:
+def encode(value: Order | ProcessorReport) -> bytes:
     """As JSON."""
     return msgspec.json.encode(value)
 

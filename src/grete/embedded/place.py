@@ -18,7 +18,7 @@ _NETWORK = Path("/proc/self/ns/net")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ProcessorPlace:
     """A loopback and a home. Members say theirs; those of two places share a job where both have an address."""
 
     loopback: str = ""
@@ -28,7 +28,7 @@ class Place:
     """`processor.address`, empty where it is not set."""
 
     @classmethod
-    def here(cls, home: Path, address: str = "") -> Place:
+    def here(cls, home: Path, address: str = "") -> ProcessorPlace:
         """That of this process, whose GRETE_HOME is `home`; by the host's name where nothing else is known."""
         own = name_of(os.getpid())
         machine = socket.gethostname() if own is None else own.boot
@@ -60,5 +60,5 @@ class Place:
             raise MembersElsewhere(id, f"{member.id} ({member}, home {home})", what)
 
 
-ANYWHERE = Place()
+ANYWHERE = ProcessorPlace()
 """Of agents that need no loopback, as in a simulation."""

@@ -27,7 +27,7 @@ from grete.embedded.application import Application, named
 from grete.embedded.launcher import ProcessorsLauncher
 from grete.embedded.leading import Leading
 from grete.embedded.orders import scope_of
-from grete.embedded.place import Place
+from grete.embedded.place import ProcessorPlace
 from grete.environment import HOME, grete_home
 from grete.errors import IllegalStateError, ProcessorFailed
 from grete.launch.base import Launcher
@@ -247,7 +247,7 @@ class StreamProcessor:
             self._on_container,
             ttl_s=self._ttl_s,
             every_s=look_every_s(coordination, self._ttl_s),
-            place=Place.here(home, self._address),
+            place=ProcessorPlace.here(home, self._address),
         )
         self._leading = Leading(options, self._agent.stop)
 

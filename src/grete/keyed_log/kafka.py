@@ -39,7 +39,7 @@ from grete.kafka.topics import delete_topic
 from grete.keyed_log.base import Entry, Fence, KeyedLog, Record
 from grete.keyed_log.coordinator_log import LogContext
 from grete.keyed_log.kafka_compaction import compact_now
-from grete.keyed_log.kafka_header import Origin
+from grete.keyed_log.kafka_header import AppendOrigin
 from grete.keyed_log.kafka_ids import AppendIds
 from grete.keyed_log.kafka_reader import TRANSACTION_STRIDE, LogReader
 from grete.keyed_log.kafka_writer import Append, KafkaWriter, NotWritten, OutcomeUnknown
@@ -173,9 +173,9 @@ class KafkaKeyedLog(KeyedLog):
         raised_to = None if fence is None else self._epoch_to_write(writer, fence)
         if attempt.entries or raised_to is not None:
             origin = (
-                Origin(None, attempt.id, "")
+                AppendOrigin(None, attempt.id, "")
                 if fence is None
-                else Origin(fence.epoch, attempt.id, fence.scope)
+                else AppendOrigin(fence.epoch, attempt.id, fence.scope)
             )
             append = Append(attempt.entries, origin, self._clock.wall_ms(), raised_to)
             last = writer.write(append, attempt.deadline.at_s, self._reader.check_appended)

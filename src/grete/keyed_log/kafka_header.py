@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 NAME = "grete"
 
 
-class Origin(NamedTuple):
+class AppendOrigin(NamedTuple):
     """The part that all entries of an append share."""
 
     epoch: int | None
@@ -21,7 +21,7 @@ class Origin(NamedTuple):
     scope: str
 
 
-def encode(origin: Origin) -> bytes:
+def encode(origin: AppendOrigin) -> bytes:
     """The header without its first word, to be completed for each entry by `with_remaining`."""
     epoch = "-" if origin.epoch is None else str(origin.epoch)
     return f"{epoch} {quote(origin.append_id)} {origin.scope}".encode()
@@ -34,7 +34,7 @@ def with_remaining(remaining: int, encoded: bytes) -> bytes:
 
 def of_one(epoch: int, scope: str) -> bytes:
     """The header of a record that is an append of its own, under the scope's fence."""
-    return with_remaining(0, encode(Origin(epoch, uuid.uuid4().hex, scope)))
+    return with_remaining(0, encode(AppendOrigin(epoch, uuid.uuid4().hex, scope)))
 
 
 def split(header: bytes) -> tuple[int, bytes] | None:
@@ -43,10 +43,10 @@ def split(header: bytes) -> tuple[int, bytes] | None:
     return (int(remaining), rest) if blank and remaining.isdigit() and len(remaining) < 20 else None
 
 
-def decode(rest: bytes) -> Origin | None:
+def decode(rest: bytes) -> AppendOrigin | None:
     """The inverse of `encode`; None for a header of another program."""
     try:
         epoch, append_id, scope = rest.decode().split(" ", 2)
-        return Origin(None if epoch == "-" else int(epoch), unquote(append_id), scope)
+        return AppendOrigin(None if epoch == "-" else int(epoch), unquote(append_id), scope)
     except ValueError:
         return None

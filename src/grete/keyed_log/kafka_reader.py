@@ -49,7 +49,7 @@ class Terms:
         self._last = (found[1], outcome)
         return outcome
 
-    def _open(self, origin: kafka_header.Origin, offset: int) -> bool:
+    def _open(self, origin: kafka_header.AppendOrigin, offset: int) -> bool:
         if origin.epoch is None:
             return True
         seen = self.epochs.get(origin.scope, origin.epoch)

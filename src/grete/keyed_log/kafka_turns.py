@@ -20,7 +20,7 @@ from grete.kafka.log_topic import find_or_create
 from grete.kafka.settings import KafkaLogSettings
 from grete.kafka.topics import delete_topic
 from grete.keyed_log.base import Entry
-from grete.keyed_log.kafka_header import Origin
+from grete.keyed_log.kafka_header import AppendOrigin
 from grete.keyed_log.kafka_reader import LogReader
 from grete.keyed_log.kafka_writer import Append, KafkaWriter, NotWritten, OutcomeUnknown
 
@@ -61,7 +61,7 @@ class KafkaTurns:
         Raises:
             LogError: nothing was decided in time.
         """
-        origin = Origin(None, append_id or uuid.uuid4().hex, "")
+        origin = AppendOrigin(None, append_id or uuid.uuid4().hex, "")
         with self._writer.lock:
             # spread, so that two processes do not take the id from each other for ever
             deadline = Deadline(self._clock, timeout_s, pauses_s=_PAUSES_S, spread=random.random)
@@ -79,7 +79,7 @@ class KafkaTurns:
         self,
         read: Callable[[], None],
         decide: Callable[[], Entry | None],
-        origin: Origin,
+        origin: AppendOrigin,
         deadline_s: float,
     ) -> int | None:
         if not self._writer.is_open:

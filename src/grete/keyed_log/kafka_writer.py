@@ -21,7 +21,7 @@ class Append:
     """The records of one transaction. `epoch` raises the scope to it in the same transaction."""
 
     entries: Sequence[Entry]
-    origin: kafka_header.Origin
+    origin: kafka_header.AppendOrigin
     timestamp_ms: int
     epoch: int | None = None
 

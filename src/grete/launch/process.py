@@ -46,7 +46,7 @@ _KILLED = -9
 
 
 @dataclass(slots=True)
-class _Running:
+class _RunningProcess:
     start: ContainerStart
     process: subprocess.Popen[bytes] | OtherProcess | None
     """None for one that had ended, and said how, before it was adopted."""
@@ -91,8 +91,8 @@ class ProcessLauncher(Launcher):
     def __init__(self, command: Sequence[str], log_directory: Path) -> None:
         self._command = list(command)
         self._directory = log_directory
-        self._running: dict[ContainerId, _Running] = {}
-        self._replaced: list[_Running] = []
+        self._running: dict[ContainerId, _RunningProcess] = {}
+        self._replaced: list[_RunningProcess] = []
 
     def start(self, container: ContainerStart) -> None:
         """See Launcher."""
@@ -121,7 +121,7 @@ class ProcessLauncher(Launcher):
                 start_new_session=True,
             )
         failpoint("launch.started")
-        self._running[container.container_id] = running = _Running(container, process)
+        self._running[container.container_id] = running = _RunningProcess(container, process)
         with contextlib.suppress(OSError):
             running.descriptor = os.pidfd_open(process.pid)
 
@@ -161,7 +161,7 @@ class ProcessLauncher(Launcher):
             process = None
         if process is None and read_report(self._exit_file(container.container_id), container.epoch) is None:
             return False
-        self._running[container.container_id] = _Running(container, process)
+        self._running[container.container_id] = _RunningProcess(container, process)
         return True
 
     def _is_ours(self, process: OtherProcess, container: ContainerStart) -> bool:
@@ -196,7 +196,7 @@ class ProcessLauncher(Launcher):
         self._replaced = [running for running in self._replaced if running not in replaced]
         return [self._exit(running) for running in (*replaced, *map(self._running.pop, ended))]
 
-    def _exit(self, running: _Running) -> ContainerExit:
+    def _exit(self, running: _RunningProcess) -> ContainerExit:
         id_, epoch = running.start.container_id, running.start.epoch
         report = read_report(self._exit_file(id_), epoch)
         running.release()

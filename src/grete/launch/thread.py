@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class _Running:
+class _RunningThread:
     start: ContainerStart
     thread: threading.Thread
     stop: threading.Event = field(default_factory=threading.Event)
@@ -37,8 +37,8 @@ class ThreadLauncher(Launcher):
 
     def __init__(self, run_container: RunContainer) -> None:
         self._run_container = run_container
-        self._running: dict[ContainerId, _Running] = {}
-        self._replaced: list[_Running] = []
+        self._running: dict[ContainerId, _RunningThread] = {}
+        self._replaced: list[_RunningThread] = []
 
     def start(self, container: ContainerStart) -> None:
         """See Launcher."""
@@ -49,12 +49,12 @@ class ThreadLauncher(Launcher):
             known.stop.set()
             self._replaced.append(self._running.pop(container.container_id))
         name = f"container-{container.container_id}"
-        running = _Running(container, threading.Thread(name=name, daemon=True))
+        running = _RunningThread(container, threading.Thread(name=name, daemon=True))
         running.thread = threading.Thread(target=self._run, args=(running,), name=name, daemon=True)
         self._running[container.container_id] = running
         running.thread.start()
 
-    def _run(self, running: _Running) -> None:
+    def _run(self, running: _RunningThread) -> None:
         environment = {**running.start.environment, IN_PROCESS: "1"}
         try:
             running.end = self._run_container(environment, running.stop)
@@ -100,7 +100,7 @@ class ThreadLauncher(Launcher):
         self._replaced.clear()
 
 
-def _exit(running: _Running) -> ContainerExit:
+def _exit(running: _RunningThread) -> ContainerExit:
     end, start = running.end, running.start
     failure = end.failure if isinstance(end, ContainerEnd) else None
     if failure is None:

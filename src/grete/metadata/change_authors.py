@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from grete.metadata.coordinator_stream import GENERATION, CoordinatorStream
 from grete.metadata.history import History
-from grete.model.messages import SET_CONFIG, CoordinatorMessage, Origin
+from grete.model.messages import SET_CONFIG, CoordinatorMessage, MessageOrigin
 
 _NAMED = 10
 """Keys that a row names; the others are counted, and `grete config history` has them all."""
@@ -43,17 +43,17 @@ def changed_since_the_last_start(stream: CoordinatorStream) -> list[str]:
     )
 
 
-def _origin(generation: CoordinatorMessage | None) -> Origin | None:
+def _origin(generation: CoordinatorMessage | None) -> MessageOrigin | None:
     return None if generation is None else generation.origin
 
 
-def _are_by_one(one: Origin | None, other: Origin | None) -> bool:
+def _are_by_one(one: MessageOrigin | None, other: MessageOrigin | None) -> bool:
     if one is None or other is None:
         return False
     return (one.source, one.host, one.username) == (other.source, other.host, other.username)
 
 
-def _name(origin: Origin, generation: CoordinatorMessage | None) -> str:
+def _name(origin: MessageOrigin, generation: CoordinatorMessage | None) -> str:
     """`user@host (program)`; a generation of ours has its host's name, a record only an address."""
     host = origin.host
     if generation is not None and _are_by_one(origin, generation.origin):

@@ -5,7 +5,7 @@ The token may be there, since who reads the stream reads the configuration as we
 
 from __future__ import annotations
 
-from grete.channel.address import Channel
+from grete.channel.address import ChannelAddress
 from grete.metadata.coordinator_stream import CoordinatorStream
 
 CHANNEL = "grete-channel"
@@ -13,17 +13,17 @@ _KEY = "container-token"
 """A name by which tools mask the value."""
 
 
-def write_channel(stream: CoordinatorStream, channel: Channel, epoch: int) -> None:
+def write_channel(stream: CoordinatorStream, channel: ChannelAddress, epoch: int) -> None:
     """Of the leader of this epoch. Durable on return, refused when a newer leader exists."""
     values = {"value": channel.token, "address": channel.address, "epoch": str(epoch)}
     stream.append([stream.entry(CHANNEL, _KEY, values)])
 
 
-def read_channel(stream: CoordinatorStream, epoch: int | None = None) -> Channel | None:
+def read_channel(stream: CoordinatorStream, epoch: int | None = None) -> ChannelAddress | None:
     """The way to the leader of this epoch, or to the last one; None when there is none, or a foreign record."""
     message = stream.messages(CHANNEL).get(_KEY)
     values = {} if message is None or message.values is None else message.values
     if epoch is not None and values.get("epoch") != str(epoch):
         return None
     address, token = values.get("address"), values.get("value")
-    return Channel(address, token) if address and token else None
+    return ChannelAddress(address, token) if address and token else None

@@ -26,7 +26,7 @@ from grete.metadata.coordinator_stream import (
     CoordinatorStream,
     check_text,
 )
-from grete.model.messages import SET_CONFIG, CoordinatorMessage, Origin
+from grete.model.messages import SET_CONFIG, CoordinatorMessage, MessageOrigin
 from grete.wire import coordinator_message as codec
 
 _log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class _Write:
     offset: int
     key: str
     new: str | None
-    origin: Origin | None
+    origin: MessageOrigin | None
 
 
 def config_generations(log: KeyedLog) -> list[Generation]:
@@ -193,11 +193,11 @@ def _own_count(generation: CoordinatorMessage) -> int:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
 
 
-def _is_by(origin: Origin | None, author: Origin | None) -> bool:
+def _is_by(origin: MessageOrigin | None, author: MessageOrigin | None) -> bool:
     return origin is None or (author is not None and _author(origin) == _author(author))
 
 
-def _author(origin: Origin) -> tuple[str, str, str]:
+def _author(origin: MessageOrigin) -> tuple[str, str, str]:
     return origin.source, origin.host, origin.username
 
 

@@ -14,7 +14,7 @@ CONTAINER_REQUESTS = ("stop", "start", "restart")
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerRequest:
+class StoredContainerRequest:
     """A request to the coordinator with this epoch to `stop`, `start` or `restart` a container. `id` is unique."""
 
     container: ContainerId
@@ -30,11 +30,11 @@ def ask_container(
 ) -> str:
     """Ask the coordinator with this epoch; returns the new request's id."""
     id_ = uuid.uuid4().hex
-    write_container_request(stream, ContainerRequest(container, what, epoch, deadline_s, id_, reason))
+    write_container_request(stream, StoredContainerRequest(container, what, epoch, deadline_s, id_, reason))
     return id_
 
 
-def write_container_request(stream: CoordinatorStream, request: ContainerRequest) -> None:
+def write_container_request(stream: CoordinatorStream, request: StoredContainerRequest) -> None:
     """Ask; a newer request for the same container replaces one that was not read yet."""
     values = {
         "what": request.what,
@@ -46,7 +46,7 @@ def write_container_request(stream: CoordinatorStream, request: ContainerRequest
     stream.append([stream.entry(REQUEST, _PREFIX + request.container, values)])
 
 
-def read_container_requests(stream: CoordinatorStream) -> list[ContainerRequest]:
+def read_container_requests(stream: CoordinatorStream) -> list[StoredContainerRequest]:
     """The last request for each container. A foreign record under our name is ignored."""
     found = []
     for key, message in stream.messages(REQUEST).items():
@@ -59,7 +59,9 @@ def read_container_requests(stream: CoordinatorStream) -> list[ContainerRequest]
             reason = values.get("reason", "")
             if values["what"] not in CONTAINER_REQUESTS or not 0 <= deadline_s < float("inf"):
                 continue
-            found.append(ContainerRequest(container, values["what"], epoch, deadline_s, values["id"], reason))
+            found.append(
+                StoredContainerRequest(container, values["what"], epoch, deadline_s, values["id"], reason)
+            )
         except (KeyError, ValueError):
             continue
     return found

@@ -24,7 +24,7 @@ from grete.errors import WireError
 from grete.keyed_log.base import Entry, Fence, KeyedLog
 from grete.metadata.quarantine import Quarantine, Quarantined
 from grete.model.ids import JobId
-from grete.model.messages import SET_CONFIG, VALUE_FIELDS, CoordinatorMessage, Origin
+from grete.model.messages import SET_CONFIG, VALUE_FIELDS, CoordinatorMessage, MessageOrigin
 from grete.wire import coordinator_message as codec
 
 _log = logging.getLogger(__name__)
@@ -220,8 +220,8 @@ class CoordinatorStream:
         """The configuration as the stream has it now."""
         return self.values(SET_CONFIG)
 
-    def _origin(self) -> Origin:
-        return Origin(self._source, host_address(), _user(), self._clock.wall_ms())
+    def _origin(self) -> MessageOrigin:
+        return MessageOrigin(self._source, host_address(), _user(), self._clock.wall_ms())
 
     def entry(self, message_type: str, key: str, values: Mapping[str, str] | None) -> Entry:
         """A record of this writer, to be appended with others."""

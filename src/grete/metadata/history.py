@@ -21,7 +21,7 @@ _DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryRow:
+class HistoryEvent:
     """One event. `details` are names and values for people."""
 
     number: int
@@ -54,7 +54,7 @@ class History:
         found = (key for key in self._stream.messages(HISTORY) if _number(key) >= 0)
         return sorted(found, key=lambda key: (_number(key), key))
 
-    def rows(self) -> list[HistoryRow]:
+    def rows(self) -> list[HistoryEvent]:
         """Every row kept, oldest first."""
         rows = []
         for key, message in self._stream.messages(HISTORY).items():
@@ -64,7 +64,9 @@ class History:
             details = dict(message.values or {})
             event = details.pop("event", "")
             origin = message.origin
-            rows.append(HistoryRow(number, origin.timestamp_ms, origin.host, origin.username, event, details))
+            rows.append(
+                HistoryEvent(number, origin.timestamp_ms, origin.host, origin.username, event, details)
+            )
         return sorted(rows, key=lambda row: (row.number, row.timestamp_ms))
 
 
@@ -85,7 +87,7 @@ class Ending:
         return cls("failed", reason or code if meaning == "failed" else f"{meaning}: {reason or code}")
 
 
-def endings(rows: Iterable[HistoryRow]) -> dict[ContainerId, Ending]:
+def endings(rows: Iterable[HistoryEvent]) -> dict[ContainerId, Ending]:
     """How containers ended since their job's last start, as far as it is known.
 
     The last exit is that of the container for which the job has failed, if it has. The others are killed then, and of
@@ -104,7 +106,7 @@ def endings(rows: Iterable[HistoryRow]) -> dict[ContainerId, Ending]:
     return found
 
 
-def unchanged_attempts(rows: Iterable[HistoryRow]) -> int:
+def unchanged_attempts(rows: Iterable[HistoryEvent]) -> int:
     """The attempts of the last deployment that changed nothing, as far as the rows that are kept go (S0-21)."""
     count = 0
     for row in rows:
@@ -115,7 +117,7 @@ def unchanged_attempts(rows: Iterable[HistoryRow]) -> int:
     return count
 
 
-def rests(rows: Iterable[HistoryRow]) -> dict[ContainerId, str]:
+def rests(rows: Iterable[HistoryEvent]) -> dict[ContainerId, str]:
     """Why containers do not run: given up, or stopped by an operator, and not started since."""
     found: dict[ContainerId, str] = {}
     for row in rows:

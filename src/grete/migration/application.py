@@ -11,7 +11,7 @@ from grete.config.key_tables import job, task
 from grete.config.settings.metrics import SNAPSHOT, reporter_names
 from grete.config.values import valid_value_of
 from grete.migration.in_code import inputs_not_known
-from grete.migration.note import Note, Notes, Outcome, Section
+from grete.migration.note import Note, Notes, NoteSection, Outcome
 
 METHODS: tuple[tuple[str, str], ...] = (
     ("class Task implements StreamTask, InitableTask", "class Task(grete.StreamTask)"),
@@ -57,14 +57,14 @@ def application(config: Mapping[str, str]) -> Notes:
     yield from _reporters(config)
     for name in ("app.name", "app.id"):
         if name in config:
-            yield Note(Section.APPLICATION, name, Outcome.AS_IS, f"names the job, as job.{name[4:]} does")
+            yield Note(NoteSection.APPLICATION, name, Outcome.AS_IS, f"names the job, as job.{name[4:]} does")
 
 
 def _reporters(config: Mapping[str, str]) -> Notes:
     for name, kind in reporter_names(config).items():
         if kind != SNAPSHOT:
             says = "`/metrics` has what the reporter shows"
-            yield Note(Section.METRICS, task.METRICS_CLASS.named(name), Outcome.NO_EFFECT, says)
+            yield Note(NoteSection.METRICS, task.METRICS_CLASS.named(name), Outcome.NO_EFFECT, says)
 
 
 def _code(config: Mapping[str, str]) -> Notes:
@@ -73,7 +73,7 @@ def _code(config: Mapping[str, str]) -> Notes:
         if not value:
             continue
         if CLASS.problem(value) is None:
-            yield Note(Section.APPLICATION, key, Outcome.AS_IS, "is written in Python")
+            yield Note(NoteSection.APPLICATION, key, Outcome.AS_IS, "is written in Python")
             continue
         ported = python_class(value)
         kind = "grete.StreamTask"
@@ -81,7 +81,7 @@ def _code(config: Mapping[str, str]) -> Notes:
             kind += " (task.class) or a grete.DataFramePipeline (app.class)"
         changes: dict[str, str | None] = {key: None, "task.class": ported}
         yield Note(
-            Section.APPLICATION,
+            NoteSection.APPLICATION,
             key,
             Outcome.PORT,
             f"{value} is Java; write it as a {kind}",
@@ -90,7 +90,7 @@ def _code(config: Mapping[str, str]) -> Notes:
         )
     if not config.get("task.class", "").strip() and not config.get("app.class", "").strip():
         yield Note(
-            Section.APPLICATION,
+            NoteSection.APPLICATION,
             "task.class",
             Outcome.BLOCKS,
             "no application is named" + (": app.main.class builds it" if "app.main.class" in config else ""),
@@ -111,10 +111,10 @@ def _launcher(config: Mapping[str, str]) -> Notes:
         return
     launcher = aliases.canonical(aliases.LAUNCHERS, config[key])
     if job.LAUNCHER.type.problem(launcher) is None:
-        yield Note(Section.APPLICATION, key, Outcome.AS_IS, f"job.launcher={launcher}")
+        yield Note(NoteSection.APPLICATION, key, Outcome.AS_IS, f"job.launcher={launcher}")
     elif launcher == "spark-submit":
         yield Note(
-            Section.APPLICATION,
+            NoteSection.APPLICATION,
             key,
             Outcome.MAPPED,
             "containers are Spark applications whose drivers run beside the coordinator; executors run where "
@@ -123,7 +123,7 @@ def _launcher(config: Mapping[str, str]) -> Notes:
         )
     else:
         yield Note(
-            Section.APPLICATION,
+            NoteSection.APPLICATION,
             key,
             Outcome.MAPPED,
             f"{config[key]} is no factory of Samza's; containers are processes of this machine",
@@ -138,11 +138,11 @@ def _poison(config: Mapping[str, str]) -> Notes:
     where = f"{task.DEAD_LETTERS.name} names another stream than the job's own"
     for key in keys:
         if valid_value_of(config, key) and key.name in config:
-            yield Note(Section.APPLICATION, key.name, Outcome.AS_IS, note, where)
+            yield Note(NoteSection.APPLICATION, key.name, Outcome.AS_IS, note, where)
     name = task.IGNORED_EXCEPTIONS.name
     ignored = valid_value_of(config, task.IGNORED_EXCEPTIONS) or ()
     if "*" in ignored:
-        yield Note(Section.APPLICATION, name, Outcome.AS_IS, note, where)
+        yield Note(NoteSection.APPLICATION, name, Outcome.AS_IS, note, where)
     elif ignored:
         says = "these are put aside as dead letters, by the names of Python's classes: Java's never come"
-        yield Note(Section.APPLICATION, name, Outcome.PORT, says, f"{name}=ValueError,my_job.errors.Odd")
+        yield Note(NoteSection.APPLICATION, name, Outcome.PORT, says, f"{name}=ValueError,my_job.errors.Odd")

@@ -10,53 +10,53 @@ from grete.config.key import Key
 from grete.config.keys import find_key
 from grete.config.settings import Settings
 from grete.migration.in_code import is_in_code
-from grete.migration.note import Note, Outcome, Section
+from grete.migration.note import Note, NoteSection, Outcome
 
 _PREFIXES = (
-    ("systems.", Section.STREAMS),
-    ("streams.", Section.STREAMS),
-    ("serializers.", Section.STREAMS),
-    ("task.inputs", Section.STREAMS),
-    ("task.broadcast.inputs", Section.STREAMS),
-    ("job.default.system", Section.STREAMS),
-    ("stores", Section.STORES),
-    ("job.changelog.", Section.STORES),
-    ("blob.store.", Section.STORES),
-    ("task.transactional.state.", Section.STORES),
-    ("task.checkpoint.", Section.CHECKPOINTS),
-    ("task.commit.", Section.CHECKPOINTS),
-    ("task.live.checkpoint.", Section.CHECKPOINTS),
-    ("job.checkpoint.", Section.CHECKPOINTS),
-    ("job.coordinator", Section.COORDINATION),
-    ("job.container.count", Section.COORDINATION),
-    ("job.systemstreampartition.", Section.COORDINATION),
-    ("job.config.", Section.COORDINATION),
-    ("task.name.grouper.", Section.COORDINATION),
-    ("job.debounce.", Section.COORDINATION),
-    ("azure.", Section.COORDINATION),
-    ("yarn.", Section.CLUSTER),
-    ("cluster-manager.", Section.CLUSTER),
-    ("samza.cluster-manager.", Section.CLUSTER),
-    ("job.autosizing.", Section.CLUSTER),
-    ("task.opts", Section.CLUSTER),
-    ("metrics.", Section.METRICS),
-    ("task.log4j.", Section.METRICS),
-    ("job.diagnostics.", Section.METRICS),
-    ("job.jmx.", Section.METRICS),
-    ("sensitive.", Section.SECURITY),
-    ("job.security.", Section.SECURITY),
-    ("app.", Section.APPLICATION),
-    ("task.", Section.APPLICATION),
-    ("job.", Section.APPLICATION),
+    ("systems.", NoteSection.STREAMS),
+    ("streams.", NoteSection.STREAMS),
+    ("serializers.", NoteSection.STREAMS),
+    ("task.inputs", NoteSection.STREAMS),
+    ("task.broadcast.inputs", NoteSection.STREAMS),
+    ("job.default.system", NoteSection.STREAMS),
+    ("stores", NoteSection.STORES),
+    ("job.changelog.", NoteSection.STORES),
+    ("blob.store.", NoteSection.STORES),
+    ("task.transactional.state.", NoteSection.STORES),
+    ("task.checkpoint.", NoteSection.CHECKPOINTS),
+    ("task.commit.", NoteSection.CHECKPOINTS),
+    ("task.live.checkpoint.", NoteSection.CHECKPOINTS),
+    ("job.checkpoint.", NoteSection.CHECKPOINTS),
+    ("job.coordinator", NoteSection.COORDINATION),
+    ("job.container.count", NoteSection.COORDINATION),
+    ("job.systemstreampartition.", NoteSection.COORDINATION),
+    ("job.config.", NoteSection.COORDINATION),
+    ("task.name.grouper.", NoteSection.COORDINATION),
+    ("job.debounce.", NoteSection.COORDINATION),
+    ("azure.", NoteSection.COORDINATION),
+    ("yarn.", NoteSection.CLUSTER),
+    ("cluster-manager.", NoteSection.CLUSTER),
+    ("samza.cluster-manager.", NoteSection.CLUSTER),
+    ("job.autosizing.", NoteSection.CLUSTER),
+    ("task.opts", NoteSection.CLUSTER),
+    ("metrics.", NoteSection.METRICS),
+    ("task.log4j.", NoteSection.METRICS),
+    ("job.diagnostics.", NoteSection.METRICS),
+    ("job.jmx.", NoteSection.METRICS),
+    ("sensitive.", NoteSection.SECURITY),
+    ("job.security.", NoteSection.SECURITY),
+    ("app.", NoteSection.APPLICATION),
+    ("task.", NoteSection.APPLICATION),
+    ("job.", NoteSection.APPLICATION),
 )
 _OF_SYSTEM = re.compile(r"systems\.([^.]+)\.(.+)")
 _PASSED_ON = ("consumer.", "producer.", "streams.", "default.stream.")
 _IGNORED = "Samza ignores it too"
 
 
-def section_of(key: str) -> Section:
+def section_of(key: str) -> NoteSection:
     """The subject of a key, by its first parts."""
-    return next((section for prefix, section in _PREFIXES if key.startswith(prefix)), Section.OTHER)
+    return next((section for prefix, section in _PREFIXES if key.startswith(prefix)), NoteSection.OTHER)
 
 
 def note_by_table(config: Mapping[str, str], key: str, meant: str | None, no_systems: Container[str]) -> Note:
@@ -72,7 +72,7 @@ def note_by_table(config: Mapping[str, str], key: str, meant: str | None, no_sys
     if _is_of_another_kind(config, key):
         return Note(section, key, Outcome.AS_IS, "a setting of its system's own code")
     reader = "" if known is not None else "the application reads it from context.config"
-    if reader and section is not Section.OTHER:
+    if reader and section is not NoteSection.OTHER:
         reader = f"no key of Samza's or grete's; {reader}"
     ignored = _ignored(config, key, no_systems) or (_IGNORED if meant else "")
     if ignored:

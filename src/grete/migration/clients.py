@@ -13,7 +13,7 @@ from grete.config.secrets import has_reference
 from grete.config.settings import Settings
 from grete.errors import ConfigError
 from grete.kafka.settings import client_settings
-from grete.migration.note import Note, Notes, Outcome, Section
+from grete.migration.note import Note, Notes, NoteSection, Outcome
 
 _CLIENT = re.compile(r"systems\.([^.]+)\.(consumer|producer)\.(.+)")
 _REFERENCE = re.compile(r"\$\{(?:env|file):[^{}]*\}")
@@ -47,9 +47,9 @@ def _brokers(config: Mapping[str, str], system: str) -> Notes:
     for problem in problems:
         key = _key_of(config, system, problem)
         if key.endswith(SERVERS):
-            yield Note(Section.STREAMS, key, Outcome.BLOCKS, problem, _servers_way_out(config, system))
+            yield Note(NoteSection.STREAMS, key, Outcome.BLOCKS, problem, _servers_way_out(config, system))
         else:
-            yield Note(Section.SECURITY, key, Outcome.BLOCKS, problem, _security_way_out(key))
+            yield Note(NoteSection.SECURITY, key, Outcome.BLOCKS, problem, _security_way_out(key))
 
 
 def _without(config: Mapping[str, str], system: str, parts: Iterable[str]) -> dict[str, str]:
@@ -92,7 +92,7 @@ def _clients(config: Mapping[str, str]) -> Notes:
             yield _security(config, key)
         elif name == "partitioner.class":
             yield Note(
-                Section.PARTITIONER,
+                NoteSection.PARTITIONER,
                 key,
                 Outcome.NO_EFFECT,
                 "Samza chooses the partition of a message with a key by itself, by the key's hashCode, and so does "
@@ -104,7 +104,7 @@ def _clients(config: Mapping[str, str]) -> Notes:
         elif name != _HELD_BY_ZOOKEEPER:
             reason = None if is_followed(match[2], name) else reason_not_followed(name, config[key])
             outcome = Outcome.AS_IS if reason is None else Outcome.NO_EFFECT
-            yield Note(Section.STREAMS, key, outcome, reason or "")
+            yield Note(NoteSection.STREAMS, key, outcome, reason or "")
 
 
 def _old_name(config: Mapping[str, str], match: re.Match[str]) -> Note:
@@ -113,11 +113,11 @@ def _old_name(config: Mapping[str, str], match: re.Match[str]) -> Note:
     name, value = TODAYS[match[3]], todays_value(match[3], config[match[0]])
     old = f"the name of {name} before Kafka 0.9"
     if config.get(todays) != value:
-        return Note(Section.STREAMS, key, Outcome.NO_EFFECT, f"{old}; {todays} is set, and stands")
+        return Note(NoteSection.STREAMS, key, Outcome.NO_EFFECT, f"{old}; {todays} is set, and stands")
     reason = None if is_followed(match[2], name) else reason_not_followed(name, value)
     if reason is not None:
-        return Note(Section.STREAMS, key, Outcome.NO_EFFECT, f"{old}; {reason}")
-    return Note(Section.STREAMS, key, Outcome.MAPPED, old, changes={key: None, todays: value})
+        return Note(NoteSection.STREAMS, key, Outcome.NO_EFFECT, f"{old}; {reason}")
+    return Note(NoteSection.STREAMS, key, Outcome.MAPPED, old, changes={key: None, todays: value})
 
 
 def _todays_key(match: re.Match[str]) -> str:
@@ -141,13 +141,13 @@ def _is_on_kafka(config: Mapping[str, str], system: str) -> bool:
 def _security(config: Mapping[str, str], key: str) -> Note:
     if is_secret_key(key) and not has_reference(config[key]):
         return Note(
-            Section.SECURITY,
+            NoteSection.SECURITY,
             key,
             Outcome.AS_IS,
             "it is written out, and so will be kept in the coordinator stream",
             "write ${env:NAME} or ${file:/path} for the secret part: it is read only where a client is opened",
         )
-    return Note(Section.SECURITY, key, Outcome.AS_IS)
+    return Note(NoteSection.SECURITY, key, Outcome.AS_IS)
 
 
 def _isolation(config: Mapping[str, str]) -> Notes:
@@ -156,7 +156,7 @@ def _isolation(config: Mapping[str, str]) -> Notes:
         level = config.get(key, "").strip()
         if level != READ_COMMITTED:
             yield Note(
-                Section.STREAMS,
+                NoteSection.STREAMS,
                 key,
                 Outcome.MAPPED,
                 "grete writes in transactions: without it, Samza's consumers take aborted records for written ones",

@@ -24,7 +24,7 @@ from grete.config.settings import Settings
 from grete.config.settings.streams import stream_ids
 from grete.config.settings.systems import EMBEDDED_SYSTEM, systems_without_factory
 from grete.errors import ConfigError
-from grete.migration.note import Note, Notes, Outcome, Section
+from grete.migration.note import Note, Notes, NoteSection, Outcome
 
 ASK = "--ask-systems"
 _SERVERS = "systems.%s.producer.bootstrap.servers"
@@ -48,7 +48,7 @@ def inputs_not_known(config: Mapping[str, str]) -> Notes:
         yield _in_code(config)
     elif not rewriter_names(config):
         yield Note(
-            Section.APPLICATION,
+            NoteSection.APPLICATION,
             INPUTS.name,
             Outcome.BLOCKS,
             "not set: the streams that the application reads are in no file that was given",
@@ -63,7 +63,7 @@ def regexes(config: Mapping[str, str], list_streams: StreamLister | None) -> Not
         key = REWRITER_REGEX.named(name)
         if key in config and list_streams is None:
             yield Note(
-                Section.STREAMS,
+                NoteSection.STREAMS,
                 key,
                 Outcome.AS_IS,
                 "the streams it chooses are not known until the brokers are asked",
@@ -78,7 +78,7 @@ def _chosen(config: Mapping[str, str], name: str, list_streams: StreamLister) ->
     chosen = sorted(stream for stream in list_streams(regex.system, config) if regex.chooses(stream))
     more = f" and {len(chosen) - _MOST_NAMED} more" if len(chosen) > _MOST_NAMED else ""
     says = f"chooses {', '.join(chosen[:_MOST_NAMED]) or 'no stream that there is now'}{more}"
-    return Note(Section.STREAMS, REWRITER_REGEX.named(name), Outcome.AS_IS, says)
+    return Note(NoteSection.STREAMS, REWRITER_REGEX.named(name), Outcome.AS_IS, says)
 
 
 def stand_ins(config: Mapping[str, str]) -> dict[str, str]:
@@ -160,7 +160,7 @@ def _in_code(config: Mapping[str, str]) -> Note:
     lines.append(f"systems.{home}.streams.{ids[0] if ids else 'page-views'}.samza.msg.serde=json")
     lines.append("stores.counts.factory=grete.store.sqlite, with .key.serde, .msg.serde and .changelog")
     return Note(
-        Section.APPLICATION,
+        NoteSection.APPLICATION,
         INPUTS.name,
         Outcome.BLOCKS,
         "not set: the descriptors of the Java code name the inputs, and systems, stores and serdes that miss here",

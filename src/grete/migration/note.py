@@ -17,7 +17,7 @@ class Outcome(StrEnum):
     BLOCKS = "will not work"
 
 
-class Section(StrEnum):
+class NoteSection(StrEnum):
     """The subject of a key, in the order of the report."""
 
     APPLICATION = "application"
@@ -39,7 +39,7 @@ class Note:
     `changes` is what `--write` does about it: key -> new value, None to leave it out.
     """
 
-    section: Section
+    section: NoteSection
     key: str
     outcome: Outcome
     says: str = ""
@@ -52,5 +52,5 @@ Notes = Iterator[Note]
 
 def ordered(notes: Iterable[Note]) -> list[Note]:
     """By section, what needs work first, then by key."""
-    sections, outcomes = list(Section), list(Outcome)
+    sections, outcomes = list(NoteSection), list(Outcome)
     return sorted(notes, key=lambda n: (sections.index(n.section), -outcomes.index(n.outcome), n.key))

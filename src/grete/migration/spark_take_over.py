@@ -22,7 +22,7 @@ from grete.config.settings import Settings
 from grete.config.time_zone import TIME_ZONE, with_time_zone
 from grete.coordinator.job_model import Remembered, calculate
 from grete.errors import HeldByOther, JobError, JobNotFound
-from grete.migration.note import Note, Outcome, Section
+from grete.migration.note import Note, NoteSection, Outcome
 from grete.migration.spark_query import Offsets, OldQuery, read_query
 from grete.migration.take_over import Ends, TaskTakeOver, ends_of, remembered_by, written_checkpoints
 from grete.model.ids import JobId, SystemStream, SystemStreamPartition, TaskName
@@ -138,7 +138,7 @@ def _has_checkpoints(
             found |= set(store.read(set(tasks)))
     if found:
         yield Note(
-            Section.CHECKPOINTS,
+            NoteSection.CHECKPOINTS,
             checkpoint_log_name(job),
             Outcome.BLOCKS,
             f"job {job.shown} has checkpoints already, of {len(found)} tasks: it would go on from them",
@@ -151,21 +151,21 @@ def _of_query(query: OldQuery, *, discard_state: bool) -> Iterator[Note]:
     """What is to be said of the query itself: what it planned, what is no Kafka, and what it keeps."""
     if query.committed < 0:
         says = "no batch of the query was committed: everything begins where the query began"
-        yield Note(Section.CHECKPOINTS, "commits", Outcome.AS_IS, says)
+        yield Note(NoteSection.CHECKPOINTS, "commits", Outcome.AS_IS, says)
     if query.planned > query.committed:
         says = (
             f"batch {query.planned} was planned and not committed: its records are processed by grete; what of them "
             "the query has written already is in its output, and stays there; to have none of it twice, let the "
             "query end this batch first, by one more run of it"
         )
-        yield Note(Section.CHECKPOINTS, f"offsets/{query.planned}", Outcome.AS_IS, says)
+        yield Note(NoteSection.CHECKPOINTS, f"offsets/{query.planned}", Outcome.AS_IS, says)
     for source, shown in query.foreign.items():
         says = f"it is not a source of Kafka, and is left out; Spark had come to {shown}"
         way_out = "bring its records into a topic, or let this part of the query stay with Spark"
-        yield Note(Section.STREAMS, f"source {source}", Outcome.NO_EFFECT, says, way_out)
+        yield Note(NoteSection.STREAMS, f"source {source}", Outcome.NO_EFFECT, says, way_out)
     if query.apart:
         yield Note(
-            Section.CHECKPOINTS,
+            NoteSection.CHECKPOINTS,
             "offsets",
             Outcome.BLOCKS,
             f"sources that read the same topic are at different offsets: {'; '.join(query.apart[:5])}",
@@ -181,7 +181,7 @@ def _of_state(query: OldQuery, *, discard_state: bool) -> Note:
         f"the watermark is {query.watermark_ms} ms since 1970" if query.watermark_ms else "no watermark"
     )
     return Note(
-        Section.STORES,
+        NoteSection.STORES,
         "state",
         outcome,
         f"the query keeps state ({', '.join(query.operators)}; {watermark}), which stays with Spark: grete's first "
@@ -206,7 +206,7 @@ def _of_time_zone(query: OldQuery, config: Mapping[str, str], in_force: Mapping[
         else f"the query's was {query.time_zone}"
     )
     yield Note(
-        Section.APPLICATION,
+        NoteSection.APPLICATION,
         TIME_ZONE,
         Outcome.AS_IS,
         f"the job will have {zone}, {whose}; {had}. Where they differ, times and dates that are read from texts or "
@@ -219,7 +219,7 @@ def _of_streams(query: OldQuery, settings: Settings, ends: Ends) -> Iterator[Not
     topics = sorted({topic for topic, _ in query.committed_ends})
     if not any(_inputs(topic, settings) for topic in topics):
         yield Note(
-            Section.STREAMS,
+            NoteSection.STREAMS,
             "task.inputs",
             Outcome.BLOCKS,
             f"no input is a topic that the query reads ({', '.join(topics) or 'none'})",
@@ -229,18 +229,24 @@ def _of_streams(query: OldQuery, settings: Settings, ends: Ends) -> Iterator[Not
         named = _inputs(topic, settings)
         if not named:
             says = "the query reads this topic, and it is no input of the job: it is left out"
-            yield Note(Section.STREAMS, topic, Outcome.NO_EFFECT, says, "add it to task.inputs if it is one")
+            yield Note(
+                NoteSection.STREAMS, topic, Outcome.NO_EFFECT, says, "add it to task.inputs if it is one"
+            )
         if len(named) > 1:
             says = f"several systems have this input ({', '.join(map(str, named))}): which the query read is unknown"
             yield Note(
-                Section.STREAMS, topic, Outcome.BLOCKS, says, "take one after the other, in jobs of their own"
+                NoteSection.STREAMS,
+                topic,
+                Outcome.BLOCKS,
+                says,
+                "take one after the other, in jobs of their own",
             )
         for stream in named:
             yield from _of_partitions(topic, stream, query.committed_ends, ends[stream])
     for stream in settings.task.all_inputs:
         if stream.stream not in topics:
             says = f"the query does not read it: it begins at {settings.stream(stream).offset_default}"
-            yield Note(Section.STREAMS, str(stream), Outcome.AS_IS, says)
+            yield Note(NoteSection.STREAMS, str(stream), Outcome.AS_IS, says)
 
 
 def _of_partitions(
@@ -250,11 +256,11 @@ def _of_partitions(
     if added := sorted(ends.keys() - known):
         numbers = ", ".join(map(str, added))
         says = f"partitions {numbers} are not in the query's log yet: they begin at their first record"
-        yield Note(Section.STREAMS, str(stream), Outcome.AS_IS, says)
+        yield Note(NoteSection.STREAMS, str(stream), Outcome.AS_IS, says)
     if gone := sorted(known - ends.keys()):
         says = f"the query read partitions {', '.join(map(str, gone))}, and the topic has {len(ends)}"
         yield Note(
-            Section.STREAMS,
+            NoteSection.STREAMS,
             str(stream),
             Outcome.BLOCKS,
             says,
@@ -270,7 +276,7 @@ def _of_offset(ssp: SystemStreamPartition, offset: int, settings: Settings, ends
         return
     is_skipped = offset < first and settings.task.lost_offsets is LostOffsets.SKIP
     yield Note(
-        Section.CHECKPOINTS,
+        NoteSection.CHECKPOINTS,
         str(ssp),
         Outcome.AS_IS if is_skipped else Outcome.BLOCKS,
         f"the query would read on at offset {offset}, and the topic holds {first} to {upcoming - 1}: "

@@ -13,7 +13,7 @@ from grete.config.settings.deploy import REQUESTS
 from grete.config.settings.job import JobSettings
 from grete.errors import ConfigError
 from grete.migration.in_code import is_in_code
-from grete.migration.note import Note, Notes, Outcome, Section
+from grete.migration.note import Note, Notes, NoteSection, Outcome
 from grete.registry import known_plugins
 
 _BLOB = "BlobStore"
@@ -40,7 +40,7 @@ def stores(config: Mapping[str, str]) -> Notes:
         if not config.get(f"{prefix}changelog", "").strip():
             own = settings.store(store).changelog_stream(job)
             yield Note(
-                Section.STORES,
+                NoteSection.STORES,
                 f"{prefix}changelog",
                 Outcome.MAPPED,
                 f"not set: Samza's store has no changelog; grete keeps one, {own}",
@@ -48,7 +48,7 @@ def stores(config: Mapping[str, str]) -> Notes:
             )
         else:
             yield Note(
-                Section.STORES,
+                NoteSection.STORES,
                 f"{prefix}changelog",
                 Outcome.AS_IS,
                 "each task's store is rebuilt from the partition that the coordinator stream gives it, up to where "
@@ -72,7 +72,7 @@ def _ignored(config: Mapping[str, str], prefix: str) -> Notes:
     says = f"Samza ignores it too: {prefix}factory is not set, so there is no such store"
     for key in config:
         if key.startswith(prefix):
-            yield Note(Section.STORES, key, Outcome.NO_EFFECT, says, changes={key: None})
+            yield Note(NoteSection.STORES, key, Outcome.NO_EFFECT, says, changes={key: None})
 
 
 def _filled_otherwise(config: Mapping[str, str], prefix: str) -> Notes:
@@ -81,7 +81,7 @@ def _filled_otherwise(config: Mapping[str, str], prefix: str) -> Notes:
     key = f"{prefix}side.inputs"
     if config.get(key, "").strip():
         yield Note(
-            Section.STORES,
+            NoteSection.STORES,
             key,
             Outcome.BLOCKS,
             "stores are filled from `process` only",
@@ -93,7 +93,7 @@ def _back_end(config: Mapping[str, str], key: str) -> Notes:
     value = config.get(key, "")
     if _BLOB in value:
         yield Note(
-            Section.STORES,
+            NoteSection.STORES,
             key,
             Outcome.BLOCKS,
             "the state is in a blob store, which grete does not read",
@@ -101,7 +101,7 @@ def _back_end(config: Mapping[str, str], key: str) -> Notes:
             "committed; then remove the blob store",
         )
     elif value:
-        yield Note(Section.STORES, key, Outcome.NO_EFFECT, "state is backed up by changelogs only")
+        yield Note(NoteSection.STORES, key, Outcome.NO_EFFECT, "state is backed up by changelogs only")
 
 
 def _expiring(config: Mapping[str, str], prefix: str) -> Notes:
@@ -110,10 +110,10 @@ def _expiring(config: Mapping[str, str], prefix: str) -> Notes:
         return  # not set, or validation says what is wrong
     store = Settings.of(config).store(prefix.split(".")[1])
     if not store.is_expiring:
-        yield Note(Section.STORES, key, Outcome.NO_EFFECT, "entries stay, as in RocksDB with 0 or less")
+        yield Note(NoteSection.STORES, key, Outcome.NO_EFFECT, "entries stay, as in RocksDB with 0 or less")
         return
     yield Note(
-        Section.STORES,
+        NoteSection.STORES,
         key,
         Outcome.AS_IS,
         "an entry is gone as soon as it is older, where RocksDB may return it until it compacts; a store that is "
@@ -130,7 +130,7 @@ def checkpoints(config: Mapping[str, str]) -> Notes:
     kind = aliases.canonical(aliases.CHECKPOINTS, value)
     if not value:
         yield Note(
-            Section.CHECKPOINTS,
+            NoteSection.CHECKPOINTS,
             key,
             Outcome.MAPPED,
             f"not set: Samza keeps no checkpoints; grete does, in {topic}",
@@ -138,21 +138,21 @@ def checkpoints(config: Mapping[str, str]) -> Notes:
         )
     elif kind == "grete.checkpoint.log":
         yield Note(
-            Section.CHECKPOINTS,
+            NoteSection.CHECKPOINTS,
             key,
             Outcome.AS_IS,
             f"checkpoints of the topic {topic} are continued, and go there",
         )
     elif kind == "grete.checkpoint.azure-table":
         yield Note(
-            Section.CHECKPOINTS,
+            NoteSection.CHECKPOINTS,
             key,
             Outcome.AS_IS,
             "checkpoints of the table are continued, and go there as copies of those of the checkpoint log",
         )
     elif kind not in aliases.known_names(aliases.CHECKPOINTS):
         yield Note(
-            Section.CHECKPOINTS,
+            NoteSection.CHECKPOINTS,
             key,
             Outcome.BLOCKS,
             "this store of checkpoints cannot be read",
@@ -182,7 +182,7 @@ def _elsewhere(config: Mapping[str, str]) -> Notes:
         ):
             continue
         yield Note(
-            Section.CHECKPOINTS if key.startswith("task.") else Section.STORES,
+            NoteSection.CHECKPOINTS if key.startswith("task.") else NoteSection.STORES,
             key,
             Outcome.BLOCKS,
             f"the topic is on the cluster of {system!r}; outputs, state and checkpoints commit in one transaction, "
@@ -209,7 +209,7 @@ def _versions(config: Mapping[str, str]) -> Notes:
     key = "task.checkpoint.write.versions"
     if key in config:
         yield Note(
-            Section.CHECKPOINTS,
+            NoteSection.CHECKPOINTS,
             key,
             Outcome.NO_EFFECT,
             "the last one of either is continued, both are written",
@@ -220,7 +220,7 @@ def _on_the_way_back(config: Mapping[str, str]) -> Notes:
     settings = Settings.of(config)
     if settings.store_names and not settings.task.retains_state:
         yield Note(
-            Section.STORES,
+            NoteSection.STORES,
             STATE_RETAIN.name,
             Outcome.AS_IS,
             "a changelog of which Samza's checkpoint says nothing is emptied",
@@ -235,14 +235,14 @@ def coordination(config: Mapping[str, str]) -> Notes:
     kind = aliases.canonical(aliases.COORDINATION, config.get(key, ""))
     if key not in config:
         yield Note(
-            Section.COORDINATION,
+            NoteSection.COORDINATION,
             key,
             Outcome.AS_IS,
             "not set: coordinators are elected on the system of the coordinator stream",
         )
     elif kind == "zookeeper":
         yield Note(
-            Section.COORDINATION,
+            NoteSection.COORDINATION,
             key,
             Outcome.AS_IS,
             "coordinators are elected on ZooKeeper, below /grete, apart from Samza's own nodes",
@@ -250,7 +250,7 @@ def coordination(config: Mapping[str, str]) -> Notes:
         )
     elif kind == "passthrough" or kind not in aliases.known_names(aliases.COORDINATION):
         yield Note(
-            Section.COORDINATION,
+            NoteSection.COORDINATION,
             key,
             Outcome.MAPPED,
             "coordinators are elected on the system of the coordinator stream; none runs without one",
@@ -258,7 +258,7 @@ def coordination(config: Mapping[str, str]) -> Notes:
         )
     elif kind == "azure":
         yield Note(
-            Section.COORDINATION,
+            NoteSection.COORDINATION,
             key,
             Outcome.AS_IS,
             "coordinators are elected by leases of blobs in the account of azure.storage.connect; the coordinator "
@@ -269,7 +269,7 @@ def coordination(config: Mapping[str, str]) -> Notes:
     count = config.get("job.container.count", config.get("yarn.container.count", "1")).strip()
     if count not in ("", "1"):
         yield Note(
-            Section.COORDINATION,
+            NoteSection.COORDINATION,
             "job.container.count",
             Outcome.AS_IS,
             f"{count} containers are {count} Spark applications; one that scales out by executors needs less memory",
@@ -283,7 +283,7 @@ def _place_of_the_stream(config: Mapping[str, str]) -> Notes:
     if not _coordinator_system(config) and len(able) == 1:
         says = "not set: of the systems, one can keep the coordinator stream"
         changes: dict[str, str | None] = {COORDINATOR_SYSTEM.name: able[0]}
-        yield Note(Section.COORDINATION, COORDINATOR_SYSTEM.name, Outcome.MAPPED, says, changes=changes)
+        yield Note(NoteSection.COORDINATION, COORDINATOR_SYSTEM.name, Outcome.MAPPED, says, changes=changes)
 
 
 _GROUPERS = {
@@ -297,7 +297,7 @@ def _own_classes(config: Mapping[str, str]) -> Notes:
         known = (*aliases.known_names(group), *known_plugins(group))
         if key in config and aliases.canonical(group, config[key]) not in known:
             yield Note(
-                Section.COORDINATION,
+                NoteSection.COORDINATION,
                 key,
                 Outcome.BLOCKS,
                 f"{config[key]} is Java",
@@ -309,7 +309,7 @@ def _own_classes(config: Mapping[str, str]) -> Notes:
             name = aliases.canonical(aliases.REWRITERS, value)
             if name not in aliases.known_names(aliases.REWRITERS) and ":" not in value:
                 yield Note(
-                    Section.COORDINATION,
+                    NoteSection.COORDINATION,
                     key,
                     Outcome.PORT,
                     f"{value} is Java; write it as a class with rewrite(name, config)",
@@ -322,9 +322,9 @@ def cluster(config: Mapping[str, str]) -> Notes:
     """Requests to YARN for resources, as Spark's settings."""
     for key, words in _OTHERWISE.items():
         if key in config:
-            yield Note(Section.CLUSTER, key, Outcome.NO_EFFECT, "Spark asks the cluster manager", words)
+            yield Note(NoteSection.CLUSTER, key, Outcome.NO_EFFECT, "Spark asks the cluster manager", words)
     for asked, words in REQUESTS.items():
         for name in (asked.name, *asked.renamed_from):
             if name in config:
                 says = f"asked of the cluster manager as {words.format(config[name])}, unless that is set"
-                yield Note(Section.CLUSTER, name, Outcome.AS_IS, says)
+                yield Note(NoteSection.CLUSTER, name, Outcome.AS_IS, says)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from grete.config import aliases
 from grete.config.settings import Settings
 from grete.config.settings.systems import EMBEDDED_SYSTEM
-from grete.migration.note import Note, Notes, Outcome, Section
+from grete.migration.note import Note, Notes, NoteSection, Outcome
 
 _ENGINE = re.compile(r"org\.apache\.samza\.system\.(\w+)\.")
 _SERDE_OF_OBJECTS = ("serializable", "org.apache.samza.serializers.SerializableSerdeFactory")
@@ -20,10 +20,10 @@ def systems(config: Mapping[str, str]) -> Notes:
         key = f"systems.{system}.samza.factory"
         kind = aliases.canonical(aliases.SYSTEMS, config[key])
         if kind in aliases.known_names(aliases.SYSTEMS):
-            yield Note(Section.STREAMS, key, Outcome.AS_IS, f"the kind of system `{kind}`")
+            yield Note(NoteSection.STREAMS, key, Outcome.AS_IS, f"the kind of system `{kind}`")
         else:
             yield Note(
-                Section.STREAMS,
+                NoteSection.STREAMS,
                 key,
                 Outcome.BLOCKS,
                 f"there is no system of this kind ({', '.join(aliases.known_names(aliases.SYSTEMS))} are)",
@@ -49,13 +49,19 @@ def serdes(config: Mapping[str, str]) -> Notes:
         name = key[len("serializers.registry.") : -len(".class")]
         if value in _SERDE_OF_OBJECTS:
             yield Note(
-                Section.STREAMS, key, Outcome.BLOCKS, "Java objects are read by Java alone", _rewrite(name)
+                NoteSection.STREAMS,
+                key,
+                Outcome.BLOCKS,
+                "Java objects are read by Java alone",
+                _rewrite(name),
             )
         elif aliases.canonical(aliases.SERDES, value) in known:
-            yield Note(Section.STREAMS, key, Outcome.AS_IS, f"`{aliases.canonical(aliases.SERDES, value)}`")
+            yield Note(
+                NoteSection.STREAMS, key, Outcome.AS_IS, f"`{aliases.canonical(aliases.SERDES, value)}`"
+            )
         elif ":" not in value:
             yield Note(
-                Section.STREAMS,
+                NoteSection.STREAMS,
                 key,
                 Outcome.PORT,
                 f"{value} is Java; write it as a grete.Serde, or use a built-in one ({', '.join(known)})",
@@ -65,7 +71,11 @@ def serdes(config: Mapping[str, str]) -> Notes:
     for key, value in config.items():
         if key.endswith((".key.serde", ".msg.serde")) and value == _SERDE_OF_OBJECTS[0]:
             yield Note(
-                Section.STREAMS, key, Outcome.BLOCKS, "Java objects are read by Java alone", _rewrite(value)
+                NoteSection.STREAMS,
+                key,
+                Outcome.BLOCKS,
+                "Java objects are read by Java alone",
+                _rewrite(value),
             )
 
 

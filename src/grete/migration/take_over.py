@@ -27,12 +27,12 @@ from grete.keyed_log.kafka_existing import ExistingLog
 from grete.metadata.assignments import ChangelogMapping, TaskAssignments
 from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
 from grete.metadata.locality import LocalityManager
-from grete.migration.note import Note, Notes, Outcome, Section
+from grete.migration.note import Note, Notes, NoteSection, Outcome
 from grete.migration.state import log_system
 from grete.model.ids import JobId, SystemStream, SystemStreamPartition, TaskName
 from grete.systems.admin import PartitionOffsets
 from grete.systems.factory import open_system
-from grete.systems.kafka.stream_settings import StreamSettings as TopicsOfStreams
+from grete.systems.kafka.stream_settings import KafkaStreamSettings as TopicsOfStreams
 from grete.systems.kafka.stream_settings import TopicProblem
 from grete.tasks.stores.rewind import Changelog
 from grete.wire.checkpoint_json import decode_log_key
@@ -54,7 +54,7 @@ class TaskTakeOver:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class CheckpointLogContent:
     """Content of a checkpoint log: groupers, tasks by version of their checkpoints, each task's last checkpoint."""
 
     groupers: frozenset[str]
@@ -132,7 +132,9 @@ def take_over(config: Mapping[str, str], home: Path, clock: Clock) -> TakeOver:
     return TakeOver(name, keys, differs, tasks, tuple(notes), tuple(sources))
 
 
-def _with_store(store: CheckpointStore, written: Written, tasks: Collection[TaskName]) -> tuple[Written, int]:
+def _with_store(
+    store: CheckpointStore, written: CheckpointLogContent, tasks: Collection[TaskName]
+) -> tuple[CheckpointLogContent, int]:
     """The commits that count of log and store, and the number of tasks in the store. The store is closed."""
     with closing(store):
         kept = store.read(tasks)
@@ -142,7 +144,7 @@ def _with_store(store: CheckpointStore, written: Written, tasks: Collection[Task
 def _never_ran(name: str) -> TakeOver:
     says = f"there is no topic {name}: the job never ran here, or under another name or id"
     way_out = "check job.name, job.id and the brokers"
-    return TakeOver(name, 0, (), (), (Note(Section.COORDINATION, name, Outcome.BLOCKS, says, way_out),))
+    return TakeOver(name, 0, (), (), (Note(NoteSection.COORDINATION, name, Outcome.BLOCKS, says, way_out),))
 
 
 def _standalone(name: str) -> Note:
@@ -150,7 +152,7 @@ def _standalone(name: str) -> Note:
         f"there is no topic {name}, as of a standalone job, and there are checkpoints: tasks and their changelog "
         "partitions are calculated as Samza does, checkpoints and changelogs are taken over"
     )
-    return Note(Section.COORDINATION, name, Outcome.AS_IS, says)
+    return Note(NoteSection.COORDINATION, name, Outcome.AS_IS, says)
 
 
 def remembered_by(stream: CoordinatorStream) -> Remembered:
@@ -177,10 +179,10 @@ def ends_of(
     return found
 
 
-def written_checkpoints(config: Mapping[str, str], job: JobId, clock: Clock) -> Written:
+def written_checkpoints(config: Mapping[str, str], job: JobId, clock: Clock) -> CheckpointLogContent:
     """The content of the job's checkpoint log, empty when there is none."""
     system = log_system(config)
-    name, nothing = checkpoint_log_name(job), Written(frozenset(), {}, {})
+    name, nothing = checkpoint_log_name(job), CheckpointLogContent(frozenset(), {}, {})
     if not Settings.of(config).system(system).capabilities.kafka_topics:
         return nothing
     inspector = KafkaInspector(config, system, clock)
@@ -190,7 +192,7 @@ def written_checkpoints(config: Mapping[str, str], job: JobId, clock: Clock) -> 
         return written_in(list(log.read()))
 
 
-def written_in(records: Iterable[Record]) -> Written:
+def written_in(records: Iterable[Record]) -> CheckpointLogContent:
     """Fold a checkpoint log. Keys that are no checkpoint's are left out."""
     groupers, tasks = set(), dict[str, set[TaskName]]()
     kept = list(records)
@@ -203,19 +205,21 @@ def written_in(records: Iterable[Record]) -> Written:
             groupers.add(grouper)
             tasks.setdefault(kind, set()).add(task)
     by_version = {kind: frozenset(names) for kind, names in tasks.items()}
-    return Written(frozenset(groupers), by_version, read_commits(kept))
+    return CheckpointLogContent(frozenset(groupers), by_version, read_commits(kept))
 
 
-def groupers(config: Mapping[str, str], written: Written) -> Notes:
+def groupers(config: Mapping[str, str], written: CheckpointLogContent) -> Notes:
     """Samza refuses a checkpoint of another grouper: tasks of one name read other partitions."""
     key = "job.systemstreampartition.grouper.factory"
     configured = Settings.of(config).job.ssp_grouper
     for grouper in sorted(written.groupers):
         if grouper.rpartition(".")[2] == configured.rpartition(".")[2]:
-            yield Note(Section.CHECKPOINTS, key, Outcome.AS_IS, f"checkpoints were written under {grouper}")
+            yield Note(
+                NoteSection.CHECKPOINTS, key, Outcome.AS_IS, f"checkpoints were written under {grouper}"
+            )
         else:
             yield Note(
-                Section.CHECKPOINTS,
+                NoteSection.CHECKPOINTS,
                 key,
                 Outcome.BLOCKS,
                 f"checkpoints were written under {grouper}, and the configuration groups by {configured}",
@@ -223,15 +227,17 @@ def groupers(config: Mapping[str, str], written: Written) -> Notes:
             )
 
 
-def versions(written: Written) -> Notes:
+def versions(written: CheckpointLogContent) -> Notes:
     """Tasks whose checkpoints are of version 2 alone."""
     alone = written.tasks.get(_V2, frozenset()) - written.tasks.get(_V1, frozenset())
     if alone:
         says = f"{len(alone)} tasks have checkpoints of version 2 alone, and go on from them: {_few(alone)}"
-        yield Note(Section.CHECKPOINTS, "task.checkpoint.write.versions", Outcome.AS_IS, says)
+        yield Note(NoteSection.CHECKPOINTS, "task.checkpoint.write.versions", Outcome.AS_IS, says)
 
 
-def starts(config: Mapping[str, str], calculated: Calculated, written: Written, ends: Ends) -> Notes:
+def starts(
+    config: Mapping[str, str], calculated: Calculated, written: CheckpointLogContent, ends: Ends
+) -> Notes:
     """Offsets that are gone, partitions without one, and tasks that the model no longer has."""
     models = {
         task: model for one in calculated.model.containers.values() for task, model in one.tasks.items()
@@ -239,7 +245,7 @@ def starts(config: Mapping[str, str], calculated: Calculated, written: Written, 
     gone = written.commits.keys() - models.keys()
     if gone:
         yield Note(
-            Section.CHECKPOINTS,
+            NoteSection.CHECKPOINTS,
             "task.inputs",
             Outcome.BLOCKS,
             f"{len(gone)} tasks have checkpoints and are not in the job model: {_few(gone)}",
@@ -255,13 +261,13 @@ def _start(
 ) -> Notes:
     if offset is None:
         says = f"no checkpoint: {task} starts there at {StreamSettings(config, ssp.system_stream).offset_default}"
-        yield Note(Section.CHECKPOINTS, str(ssp), Outcome.AS_IS, says)
+        yield Note(NoteSection.CHECKPOINTS, str(ssp), Outcome.AS_IS, says)
         return
     end = ends[ssp.system_stream][ssp.partition]
     first = int(end.upcoming if end.oldest is None else end.oldest)
     if not first - 1 <= int(offset) < int(end.upcoming):
         yield Note(
-            Section.CHECKPOINTS,
+            NoteSection.CHECKPOINTS,
             str(ssp),
             Outcome.BLOCKS,
             f"the checkpoint of {task} is {offset}, and the topic holds {first} to {int(end.upcoming) - 1}: records "
@@ -299,22 +305,29 @@ def changelog(
     key = f"stores.{store}.changelog"
     if partitions is None:
         says = f"{name} is not there: it will be made, and the store begins empty"
-        return Note(Section.STORES, key, Outcome.MAPPED, says)
+        return Note(NoteSection.STORES, key, Outcome.MAPPED, says)
     if partitions < needed:
         return Note(
-            Section.STORES,
+            NoteSection.STORES,
             key,
             Outcome.BLOCKS,
             f"{name} has {partitions} partitions, and the mapping of tasks needs {needed}",
             "it is the changelog of another job, or the coordinator stream is",
         )
     if problem is not None:
-        return Note(Section.STORES, key, Outcome.BLOCKS, f"{name} {problem.says}", problem.way_out)
-    return Note(Section.STORES, key, Outcome.AS_IS, f"{name} has {partitions} partitions for {needed} tasks")
+        return Note(NoteSection.STORES, key, Outcome.BLOCKS, f"{name} {problem.says}", problem.way_out)
+    return Note(
+        NoteSection.STORES, key, Outcome.AS_IS, f"{name} has {partitions} partitions for {needed} tasks"
+    )
 
 
 def _states(
-    config: Mapping[str, str], job: JobId, home: Path, clock: Clock, calculated: Calculated, written: Written
+    config: Mapping[str, str],
+    job: JobId,
+    home: Path,
+    clock: Clock,
+    calculated: Calculated,
+    written: CheckpointLogContent,
 ) -> Notes:
     """The fate of changelogs beyond the last commits."""
     settings = Settings.of(config)
@@ -334,7 +347,10 @@ def _states(
 
 
 def state(
-    config: Mapping[str, str], store: str, changelogs: Mapping[TaskName, Changelog], written: Written
+    config: Mapping[str, str],
+    store: str,
+    changelogs: Mapping[TaskName, Changelog],
+    written: CheckpointLogContent,
 ) -> Notes:
     """How many tasks go back to where Samza committed last, and those that cannot."""
     settings = Settings.of(config)
@@ -350,10 +366,12 @@ def state(
             if position > 0:
                 check_known(changelog, position)
         except JobError as error:
-            yield Note(Section.STORES, f"stores.{store} of {task}", Outcome.BLOCKS, str(error), RESTORE_ALL)
+            yield Note(
+                NoteSection.STORES, f"stores.{store} of {task}", Outcome.BLOCKS, str(error), RESTORE_ALL
+            )
     if back:
         yield Note(
-            Section.STORES,
+            NoteSection.STORES,
             f"stores.{store}",
             Outcome.MAPPED,
             f"the changelogs of {len(back)} tasks are {records} records ahead of their checkpoints ({_few(back)}): "
@@ -361,7 +379,7 @@ def state(
         )
 
 
-def _tasks(calculated: Calculated, written: Written) -> Iterator[TaskTakeOver]:
+def _tasks(calculated: Calculated, written: CheckpointLogContent) -> Iterator[TaskTakeOver]:
     for container in calculated.model.containers.values():
         for task, model in sorted(container.tasks.items()):
             yield TaskTakeOver(

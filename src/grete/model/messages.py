@@ -32,7 +32,7 @@ VALUE_FIELDS: dict[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class MessageOrigin:
     """Author, time and place of a message; `host` is an address, as Samza writes it."""
 
     source: str
@@ -51,7 +51,7 @@ class CoordinatorMessage:
     type: str
     key: str
     values: Mapping[str, str] | None
-    origin: Origin | None = None
+    origin: MessageOrigin | None = None
     version: Any = 1
     extra: Mapping[str, Any] = field(default_factory=dict)
 

@@ -39,7 +39,7 @@ from grete.metadata.config_in_force import ConfigInForce
 from grete.metadata.container_requests import ask_container
 from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
 from grete.metadata.examine import examined
-from grete.metadata.history import Ending, History, HistoryRow, endings, rests
+from grete.metadata.history import Ending, History, HistoryEvent, endings, rests
 from grete.metadata.job_index import jobs, where_submitted
 from grete.metadata.job_state import (
     JobState,
@@ -115,7 +115,7 @@ class JobHandle:
         """Every generation that is still in the stream, oldest first."""
         return config_generations(self.coordinator_log)
 
-    def history(self) -> list[HistoryRow]:
+    def history(self) -> list[HistoryEvent]:
         """Rows of the history."""
         return History(self.stream).rows()
 

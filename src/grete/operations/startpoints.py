@@ -35,7 +35,7 @@ LIVE = "stop it first, or say --live to have it done while it runs"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class KnownStartpoint:
     """A startpoint that is known of. `status`: waiting, expired, handed over to the task, or applied by it."""
 
     ssp: str
@@ -103,7 +103,7 @@ def _hand_over(handle: JobHandle) -> None:
     StartpointHandOver(handle.stream, SystemClock(), lambda: applied).pending(handle.task_inputs())
 
 
-def list_startpoints(handle: JobHandle) -> list[Asked]:
+def list_startpoints(handle: JobHandle) -> list[KnownStartpoint]:
     """Every startpoint in the coordinator stream, and the ones that were applied last, sorted by SSP and task."""
     now_ms = SystemClock().wall_ms()
     found = []
@@ -111,13 +111,15 @@ def list_startpoints(handle: JobHandle) -> list[Asked]:
         expires_ms = startpoint.created_ms + EXPIRES_MS
         status = "waiting" if now_ms < expires_ms else "expired"
         ssp, task = _split(key, handle)
-        found.append(Asked(ssp, task, startpoint, status, expires_ms))
+        found.append(KnownStartpoint(ssp, task, startpoint, status, expires_ms))
     applied = handle.applied_startpoints()
     for task_name, startpoints in decoded_fan_outs(handle.stream.raw(FAN_OUT_NAMESPACE)).items():
         done = applied[task_name].created_ms if task_name in applied else {}
         for one, startpoint in startpoints.items():
             is_done = done.get(one) == startpoint.created_ms
-            found.append(Asked(str(one), task_name, startpoint, "applied" if is_done else "handed over"))
+            found.append(
+                KnownStartpoint(str(one), task_name, startpoint, "applied" if is_done else "handed over")
+            )
     return sorted(found, key=lambda asked: (asked.ssp, asked.task or ""))
 
 

@@ -28,14 +28,14 @@ from grete.container.archive import files_of, write_archive
 from grete.errors import PackageError
 from grete.packages import api_list, manifest
 from grete.packages.interpreter import Interpreter, check_environment, copy_interpreter, find_interpreter
-from grete.packages.manifest import Kind, Manifest
+from grete.packages.manifest import Manifest, PackageKind
 from grete.packages.transport import archive_name
 
 _SHELL = "#!/bin/sh\n"
 _RUN_JC = f"""\
 # -I: nothing but this package is on the path, whatever the environment and the working folder have.
 case "$ENV_SPLIT_DEPLOYMENT_ENABLED $CLUSTER_BASED_JOB_COORDINATOR_DEPENDENCY_ISOLATION_ENABLED" in
-*true*) library="${{0%/*}}/../../{Kind.APPLICATION.folder}/lib" ;;
+*true*) library="${{0%/*}}/../../{PackageKind.APPLICATION.folder}/lib" ;;
 *) library="${{0%/*}}/../lib" ;;
 esac
 export APPLICATION_LIB_DIR="${{APPLICATION_LIB_DIR:-$library}}"
@@ -66,13 +66,13 @@ def build_api(into: Path) -> Built:
     found = api_list.api()
     if found.others:
         raise PackageError(f"the API imports {', '.join(found.others)}, which applications need not have")
-    with _staged(into, Kind.API) as stage:
+    with _staged(into, PackageKind.API) as stage:
         lib = stage / "lib"
         _copy_modules(found.modules, lib)
         (lib / api_list.NAME).write_text("".join(f"{name}\n" for name in found.public))
         (stage / "bin").mkdir()
         (stage / "bin" / "README").write_text(_NO_COMMANDS)
-        return _finish(into, stage, Kind.API, None, "", {})
+        return _finish(into, stage, PackageKind.API, None, "", {})
 
 
 def build_framework(into: Path, lock: Path, python: Path) -> Built:
@@ -81,7 +81,7 @@ def build_framework(into: Path, lock: Path, python: Path) -> Built:
     Raises:
         PackageError: it is there already, the lock is no lock, or a package cannot be installed.
     """
-    with _staged(into, Kind.FRAMEWORK) as stage:
+    with _staged(into, PackageKind.FRAMEWORK) as stage:
         interpreter = _environment(stage, lock, python)
         shutil.copytree(
             api_list.source_folder() / "grete",
@@ -92,7 +92,7 @@ def build_framework(into: Path, lock: Path, python: Path) -> Built:
             script = stage / "bin" / name
             script.write_text(f"{_SHELL}{content}")
             script.chmod(0o755)
-        return _finish_environment(into, stage, Kind.FRAMEWORK, interpreter, lock)
+        return _finish_environment(into, stage, PackageKind.FRAMEWORK, interpreter, lock)
 
 
 def build_application(into: Path, lock: Path, python: Path, application: Path) -> Built:
@@ -102,7 +102,7 @@ def build_application(into: Path, lock: Path, python: Path, application: Path) -
         PackageError: it is there already, the lock is no lock, or a package cannot be installed.
         ConfigError: the application's folder is not there, or has a link that leaves it.
     """
-    with _staged(into, Kind.APPLICATION) as stage:
+    with _staged(into, PackageKind.APPLICATION) as stage:
         interpreter = _environment(stage, lock, python)
         for name, path in files_of(application):
             copy = stage / "lib" / name
@@ -111,11 +111,11 @@ def build_application(into: Path, lock: Path, python: Path, application: Path) -
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, copy)
             copy.chmod(0o755 if os.access(path, os.X_OK) else 0o644)
-        return _finish_environment(into, stage, Kind.APPLICATION, interpreter, lock)
+        return _finish_environment(into, stage, PackageKind.APPLICATION, interpreter, lock)
 
 
 @contextmanager
-def _staged(into: Path, kind: Kind) -> Iterator[Path]:
+def _staged(into: Path, kind: PackageKind) -> Iterator[Path]:
     """A folder beside the package's, which is gone afterwards unless it has become the package."""
     if (into / kind.folder).exists():
         raise PackageError(
@@ -199,7 +199,9 @@ def _copy_modules(modules: tuple[str, ...], lib: Path) -> None:
         shutil.copyfile(source / name, lib / name)
 
 
-def _finish_environment(into: Path, stage: Path, kind: Kind, interpreter: Interpreter, lock: Path) -> Built:
+def _finish_environment(
+    into: Path, stage: Path, kind: PackageKind, interpreter: Interpreter, lock: Path
+) -> Built:
     check_environment(stage, interpreter)
     installed = {each.name: each.version for each in distributions(path=[str(stage / interpreter.site)])}
     locked = hashlib.sha256(lock.read_bytes()).hexdigest()
@@ -209,7 +211,7 @@ def _finish_environment(into: Path, stage: Path, kind: Kind, interpreter: Interp
 def _finish(
     into: Path,
     stage: Path,
-    kind: Kind,
+    kind: PackageKind,
     interpreter: Interpreter | None,
     lock: str,
     requirements: dict[str, str],

@@ -22,7 +22,7 @@ _FORMAT = 1
 _BLOCK = 1 << 20
 
 
-class Kind(StrEnum):
+class PackageKind(StrEnum):
     """Which of the three environments, in the order in which modules are looked up in the framework's process."""
 
     API = "api"
@@ -36,9 +36,9 @@ class Kind(StrEnum):
 
 
 _FOLDERS = {
-    Kind.API: "__samzaFrameworkApi",
-    Kind.FRAMEWORK: "__samzaFrameworkInfrastructure",
-    Kind.APPLICATION: "__package",
+    PackageKind.API: "__samzaFrameworkApi",
+    PackageKind.FRAMEWORK: "__samzaFrameworkInfrastructure",
+    PackageKind.APPLICATION: "__package",
 }
 
 
@@ -58,7 +58,7 @@ class Manifest:
     `requirements` are the packages in it with their versions, `lock` is the SHA-256 of the file they were locked in.
     """
 
-    kind: Kind
+    kind: PackageKind
     grete: str
     python: str
     platform: str
@@ -128,7 +128,7 @@ def decode(content: bytes, where: str) -> Manifest:
             )
         texts = {key: str(document[key]) for key in ("grete", "python", "platform", "libc", "lock")}
         return Manifest(
-            kind=Kind(document["kind"]),
+            kind=PackageKind(document["kind"]),
             requirements={str(name): str(version) for name, version in document["requirements"].items()},
             files={
                 str(name): FileEntry(str(each["sha256"]), int(each["bytes"]), bool(each["executable"]))

@@ -19,7 +19,7 @@ from typing import BinaryIO, cast
 
 from grete.errors import PackageError
 from grete.packages import api_list
-from grete.packages.manifest import LARGEST, NAME, FileEntry, Kind, Manifest, decode, file_entry
+from grete.packages.manifest import LARGEST, NAME, FileEntry, Manifest, PackageKind, decode, file_entry
 
 _MOST_ENTRIES = 300_000
 _MOST_BYTES = 16 << 30
@@ -116,9 +116,9 @@ def _differences(
 
 def _missing_places(manifest: Manifest) -> Iterator[str]:
     needed = {
-        Kind.API: (f"lib/{api_list.NAME}",),
-        Kind.FRAMEWORK: ("bin/python", "bin/run-jc.sh"),
-        Kind.APPLICATION: ("bin/python",),
+        PackageKind.API: (f"lib/{api_list.NAME}",),
+        PackageKind.FRAMEWORK: ("bin/python", "bin/run-jc.sh"),
+        PackageKind.APPLICATION: ("bin/python",),
     }[manifest.kind]
     yield from (
         f"{name}: is not in this {manifest.kind} package" for name in needed if name not in manifest.files

@@ -31,7 +31,7 @@ from grete.server.routes import Endpoint, GuardedRoute
 from grete.wire import coordinator_api as api
 from grete.wire.container_protocol import (
     HELD_AT_MOST_S,
-    Assignment,
+    AssignmentMessage,
     Directive,
     Heartbeat,
     decode,
@@ -50,7 +50,7 @@ class CoordinatorView(Protocol):
     def job_model_document(self) -> bytes:
         """Samza's job model JSON."""
 
-    def assignment(self, container_id: str) -> Assignment | None:
+    def assignment(self, container_id: str) -> AssignmentMessage | None:
         """A container's assignment, with its secrets; None when there is no such container."""
 
     def heartbeat(self, container_id: str, heartbeat: Heartbeat) -> Directive:
@@ -144,7 +144,7 @@ class _Routes:
         except WireError as error:
             return _error(400, str(error))
         except Fenced as error:
-            return JSONResponse(document(api.Fenced(str(error), error.seen)), status_code=409)
+            return JSONResponse(document(api.FencedResponse(str(error), error.seen)), status_code=409)
         return _json(directive)
 
     async def _directive(self, container_id: str, heartbeat: Heartbeat) -> Directive:

@@ -23,7 +23,7 @@ MOST = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ConnectionLimits:
     """See the constants, which are the defaults."""
 
     most: int = MOST
@@ -34,7 +34,7 @@ class Limits:
 class _Bounded(H11Protocol):
     """A connection, which is idle while no request is being answered."""
 
-    limits: ClassVar[Limits]
+    limits: ClassVar[ConnectionLimits]
     idle: ClassVar[dict[_Bounded, None]]
     """The idle ones of one server, in the order in which they became so."""
     _deadline: asyncio.TimerHandle | None = None
@@ -100,11 +100,11 @@ class _Bounded(H11Protocol):
         super().connection_lost(exc)
 
 
-def bounded_protocol(limits: Limits | None = None) -> type[H11Protocol]:
+def bounded_protocol(limits: ConnectionLimits | None = None) -> type[H11Protocol]:
     """The protocol of one server."""
 
     class OfOneServer(_Bounded):
         idle: ClassVar[dict[_Bounded, None]] = {}
 
-    OfOneServer.limits = limits or Limits()
+    OfOneServer.limits = limits or ConnectionLimits()
     return OfOneServer

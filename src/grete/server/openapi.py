@@ -12,13 +12,22 @@ from grete import __version__
 from grete.server.guard import Right
 from grete.server.routes import GuardedRoute
 from grete.wire import coordinator_api as api
-from grete.wire.container_protocol import Assignment, Directive, Heartbeat
+from grete.wire.container_protocol import AssignmentMessage, Directive, Heartbeat
 
 _TEXT = {"type": "string"}
 _TEXTS = {"type": "object", "additionalProperties": _TEXT}
 _REF = "#/components/schemas/{name}"
 _BODIES = (Heartbeat, api.JobRequest, api.ContainerRequest)
-_ANSWERS = (Assignment, Directive, api.Refusal, api.Fenced, api.Requested, api.Job, api.HistoryRow, api.Lag)
+_ANSWERS = (
+    AssignmentMessage,
+    Directive,
+    api.Refusal,
+    api.FencedResponse,
+    api.Requested,
+    api.Job,
+    api.HistoryRow,
+    api.Lag,
+)
 _CONTAINER_ID = {
     "name": "id",
     "in": "path",
@@ -70,7 +79,12 @@ def _schema(name: str) -> dict[str, Any]:
 
 
 def _refused(status: int, why: str) -> dict[str, Any]:
-    return {str(status): {"description": why, "content": _schema("Fenced" if status == 409 else "Refusal")}}
+    return {
+        str(status): {
+            "description": why,
+            "content": _schema("FencedResponse" if status == 409 else "Refusal"),
+        }
+    }
 
 
 _STRANGER = {**_refused(403, "an Origin of another site"), **_refused(421, "a Host that is not served here")}
@@ -128,7 +142,7 @@ _PATHS: dict[str, Any] = {
     "/api/v1/job-model": _get("The same", "JobModel", answer={"headers": _ETAG}, responses=_UNCHANGED),
     "/api/v1/containers/{id}": _get(
         "A container's assignment",
-        "Assignment",
+        "AssignmentMessage",
         parameters=[_CONTAINER_ID],
         answer={"headers": _ETAG},
         responses={**_UNCHANGED, **_UNKNOWN},

@@ -24,7 +24,7 @@ from grete.errors import GreteError
 from grete.packages.transport import brought
 
 
-class Place(msgspec.Struct, frozen=True):
+class ApplicationPlace(msgspec.Struct, frozen=True):
     """The application as executors have it, in their working folder. `digest` is of the package that its environment
     is, empty where it is none and lies at the same path everywhere; see `packages.transport.brought`.
     """
@@ -35,7 +35,7 @@ class Place(msgspec.Struct, frozen=True):
     modules: str | None
 
 
-def program(python: str, place: Place) -> str:
+def program(python: str, place: ApplicationPlace) -> str:
     """The text of the file; `python` is the framework's interpreter on executors."""
     words = [python, "-P", "-m", __name__, msgspec.json.encode(place).decode()]
     return f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'
@@ -43,7 +43,7 @@ def program(python: str, place: Place) -> str:
 
 def main(arguments: Sequence[str]) -> None:
     """Become the process from which Spark forks its workers."""
-    place = msgspec.json.decode(arguments[0], type=Place)
+    place = msgspec.json.decode(arguments[0], type=ApplicationPlace)
     try:
         environment = place.environment
         if place.digest:

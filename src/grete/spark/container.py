@@ -16,9 +16,9 @@ from pathlib import Path
 from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.control import Control, Ended
-from grete.container.kept import Kept
 from grete.container.main_loop import ContainerMainLoop, OnBatch, OnState, enter
 from grete.container.own_process import in_its_place, stop_on_signals
+from grete.container.process_state import ProcessState
 from grete.errors import GreteError, MissingExtra
 from grete.exit_report import run_and_report
 from grete.model.ending import ContainerEnd
@@ -36,7 +36,7 @@ def run_container(
     See `grete.model.ending.ExitCode`. Never raises a GreteError.
     """
     given = ContainerEnvironment.of(environment)
-    home, own_process, kept = given.home, not given.is_thread, Kept()
+    home, own_process, kept = given.home, not given.is_thread, ProcessState()
 
     def work(assignment: Assignment, control: Control, on_batch: OnBatch) -> Ended:
         with in_its_place(assignment, home, own_process=own_process):
@@ -67,7 +67,9 @@ def _session_ahead(assignment: Assignment, home: Path | None) -> AbstractContext
     return nullcontext()
 
 
-def _work(assignment: Assignment, home: Path, control: Control, on_batch: OnBatch, kept: Kept) -> Ended:
+def _work(
+    assignment: Assignment, home: Path, control: Control, on_batch: OnBatch, kept: ProcessState
+) -> Ended:
     check_installed(Settings.of(assignment.config))
     # not before now: a container without pyspark has to be able to say so
     try:

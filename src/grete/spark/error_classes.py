@@ -29,7 +29,7 @@ def bring_back(checkpoint: str) -> str:
     )
 
 
-class Kind(Enum):
+class ErrorKind(Enum):
     """What is wrong, and so the way out."""
 
     DAMAGED = "a lineage has lost files, or has others than Spark has written"
@@ -43,11 +43,11 @@ class Kind(Enum):
 class Meaning:
     """A row of the table: what is wrong, in words; of a CHANGED one Spark's own say more."""
 
-    kind: Kind
+    kind: ErrorKind
     wrong: str
 
 
-def _rows(kind: Kind, rows: Mapping[str, str]) -> dict[str, Meaning]:
+def _rows(kind: ErrorKind, rows: Mapping[str, str]) -> dict[str, Meaning]:
     return {name: Meaning(kind, wrong) for name, wrong in rows.items()}
 
 
@@ -55,7 +55,7 @@ _STATE = "CANNOT_LOAD_STATE_STORE"
 _READ = f"{_STATE}.CANNOT_READ"
 CLASSES: Mapping[str, Meaning] = {
     **_rows(
-        Kind.DAMAGED,
+        ErrorKind.DAMAGED,
         {
             "STREAMING_CHECKPOINT_MISSING_METADATA_FILE": "the file metadata is not there",
             "BATCH_METADATA_NOT_FOUND": "the record of a batch is not there",
@@ -79,7 +79,7 @@ CLASSES: Mapping[str, Meaning] = {
         },
     ),
     **_rows(
-        Kind.CHANGED,
+        ErrorKind.CHANGED,
         {
             "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE": "keys of its state have other columns",
             "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE": "values of its state have other columns",
@@ -98,7 +98,7 @@ CLASSES: Mapping[str, Meaning] = {
         },
     ),
     **_rows(
-        Kind.WRONG_CODE,
+        ErrorKind.WRONG_CODE,
         {
             "STATEFUL_PROCESSOR_CANNOT_PERFORM_OPERATION_WITH_INVALID_HANDLE_STATE": "a variable is asked too soon",
             "STATEFUL_PROCESSOR_CANNOT_PERFORM_OPERATION_WITH_INVALID_TIME_MODE": "its time mode has no such call",
@@ -113,7 +113,7 @@ CLASSES: Mapping[str, Meaning] = {
         },
     ),
     **_rows(
-        Kind.NO_CLASS,
+        ErrorKind.NO_CLASS,
         {
             "DATA_SOURCE_NOT_FOUND": "there is no such format",
             "CANNOT_LOAD_CHECKPOINT_FILE_MANAGER.ERROR_LOADING_CLASS": "a class is not there",
@@ -124,14 +124,14 @@ CLASSES: Mapping[str, Meaning] = {
 
 EXCEPTIONS: Mapping[str, Meaning] = {
     **_rows(
-        Kind.NO_CLASS,
+        ErrorKind.NO_CLASS,
         {
             "java.lang.ClassNotFoundException": "a class is not there",
             "java.lang.NoClassDefFoundError": "a class is not there",
         },
     ),
     **_rows(
-        Kind.REFUSED,
+        ErrorKind.REFUSED,
         {
             "org.apache.kafka.common.errors.SaslAuthenticationException": "the brokers do not let us in",
             "org.apache.kafka.common.errors.SslAuthenticationException": "the brokers do not let us in",
@@ -176,7 +176,7 @@ def refused(text: str, checkpoint: str = "", *, has_worked: bool = False) -> Gre
     before (`has_worked`).
     """
     for name, meaning, said in _known(text):
-        if not (has_worked and meaning.kind is Kind.NO_CLASS):
+        if not (has_worked and meaning.kind is ErrorKind.NO_CLASS):
             return _error(name, meaning, said, text, checkpoint)
     return None
 
@@ -193,33 +193,33 @@ def _known(text: str) -> Iterator[tuple[str, Meaning, str]]:
         by = _FRAME.search(frames)
         is_unreadable = f"{name}: {said}".startswith(_UNREADABLE) and not said.startswith(_BROKEN_OFF)
         if is_unreadable and by and by[1].startswith(_READERS):
-            yield short, Meaning(Kind.DAMAGED, "a file of it cannot be read"), said
+            yield short, Meaning(ErrorKind.DAMAGED, "a file of it cannot be read"), said
 
 
 def _error(name: str, meaning: Meaning, said: str, text: str, checkpoint: str) -> GreteError:
     words = shortened(" ".join(said.split()), _LONGEST)
     spark = f"{name}: {words}" if words else name
     match meaning.kind:
-        case Kind.DAMAGED:
+        case ErrorKind.DAMAGED:
             change = changed_state(text) or meaning.wrong
             return StateDoesNotFit(
                 f"Spark cannot continue this pipeline's checkpoint: {change} ({spark}). {bring_back(checkpoint)}. "
                 f"Or give its state up: {GIVE_UP}"
             )
-        case Kind.CHANGED:
+        case ErrorKind.CHANGED:
             change = changed_state(text) or f"{meaning.wrong}: {words}"
             return StateDoesNotFit(
                 f"the state that this pipeline has in Spark's checkpoint does not fit what build makes now: {change} "
                 f"({name}). Run it with build as it was, or give that state up: {GIVE_UP}"
             )
-        case Kind.WRONG_CODE:
+        case ErrorKind.WRONG_CODE:
             return ApplicationError(f"Spark refuses the pipeline: {meaning.wrong} ({spark}). Mend build")
-        case Kind.NO_CLASS:
+        case ErrorKind.NO_CLASS:
             return ApplicationError(
                 f"{meaning.wrong} ({spark}). Bring its jar by spark.jars, or its package by spark.jars.packages, or "
                 f"mend the name"
             )
-        case Kind.REFUSED:
+        case ErrorKind.REFUSED:
             return LoginRefused(
                 f"{meaning.wrong} ({spark}). Check user, password, certificates and rights of the systems that the "
                 f"pipeline reads and writes"

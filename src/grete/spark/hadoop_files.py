@@ -45,7 +45,7 @@ _UNREACHED = (
 
 @dataclass(frozen=True, slots=True)
 class HadoopStatus:
-    """See `grete.spark.location.Status`."""
+    """See `grete.spark.location.FileStatus`."""
 
     st_mtime: float
 

@@ -11,8 +11,8 @@ from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.control import Ended, Interruption
 from grete.container.epochs import OnBatch, run_epoch
-from grete.container.kept import Kept
-from grete.container.opened import opened
+from grete.container.process_state import ProcessState
+from grete.container.resources import open_resources
 from grete.failpoints import failpoint
 from grete.spark.pipeline_run import PipelineRun
 from grete.spark.preflight import check_executors
@@ -30,7 +30,7 @@ def run_job(
     on_batch: OnBatch,
     on_at_work: Callable[[], None],
     on_progress: Callable[[Metrics], None] = lambda metrics: None,
-    kept: Kept,
+    kept: ProcessState,
     clock: Clock | None = None,
 ) -> Ended:
     """Work for one assignment, from the fence to the end: drained, interrupted, or shut down by a task.
@@ -39,12 +39,12 @@ def run_job(
     own figures of a pipeline's batches. Spark is stopped when the process ends.
 
     Raises:
-        GreteError: see `opened`, `run_epoch` and `Query.run`.
+        GreteError: see `open_resources`, `run_epoch` and `Query.run`.
     """
     clock = SystemClock() if clock is None else clock
     settings = Settings.of(assignment.config)
     archives = assignment.state_directory(home).parent / "shipped"
-    with opened(assignment, home, clock, kept) as (started, publisher):
+    with open_resources(assignment, home, clock, kept) as (started, publisher):
         if settings.job.is_pipeline:
             kafka_system = kafka_system_of(assignment)
             spark = build_session(app_name(assignment), assignment.config, kafka_system=kafka_system)

@@ -13,7 +13,7 @@ OnAsking = Callable[[str], None]
 """Called with an address before Spark is asked for it, which takes a second, and more where nothing answers."""
 
 
-class Status(Protocol):
+class FileStatus(Protocol):
     """A file, as its folder lists it."""
 
     @property
@@ -42,7 +42,7 @@ class Location(Protocol):
         """What is in the folder."""
         ...
 
-    def stat(self) -> Status:
+    def stat(self) -> FileStatus:
         """When the file was written.
 
         Raises:

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from grete.api import DataFramePipeline
 from grete.application.beside import ApplicationProcess, CallFailed, interpreter
 from grete.application.pipe import Blob
-from grete.application.pipeline import Description
+from grete.application.pipeline import PipelineDescription
 from grete.config.application_config import ApplicationConfig
 from grete.config.log_levels import levels_beside
 from grete.config.settings import Settings
@@ -43,7 +43,7 @@ class PipelineBeside(DataFramePipeline):
         self._settings = settings
         self._given = ApplicationConfig(settings.raw)
         self._process: ApplicationProcess | None = None
-        described = Description(*self._begin())
+        described = PipelineDescription(*self._begin())
         if described.has_own_write_batch:
             raise ConfigError(
                 f"app.class={path}: write_batch would run in the container, in the framework's environment, which "

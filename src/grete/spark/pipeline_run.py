@@ -20,9 +20,9 @@ from grete.config.settings import Settings
 from grete.container.control import Ended, Interruption
 from grete.container.epochs import OnBatch
 from grete.container.housekeeping import housekeeping
-from grete.container.lasting import said_while_it_lasts
 from grete.container.offset_publisher import OffsetPublisher
 from grete.container.rewind import applied_startpoints
+from grete.container.slow_calls import logged_while_it_runs
 from grete.container.start import Started, check_inputs
 from grete.errors import ConfigError, GreteError, JobError, StateDoesNotFit
 from grete.failpoints import failpoint
@@ -296,7 +296,7 @@ class PipelineRun:
         application = str(self._settings.job.application_class)
         pipeline.context = RunContext(self._spark, ApplicationConfig(self._assignment.config))
         try:
-            with said_while_it_lasts(f"build of {application}"):
+            with logged_while_it_runs(f"build of {application}"):
                 built = pipeline.build(GivenInputs(inputs))
         except (GreteError, Py4JNetworkError):
             raise

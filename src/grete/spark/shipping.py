@@ -30,11 +30,11 @@ from grete.config.settings.job import JobSettings
 from grete.container.archive import Archive, pack, prune
 from grete.container.secret_server import SecretServer
 from grete.errors import ConfigError, PackageError
-from grete.packages.manifest import Kind
+from grete.packages.manifest import PackageKind
 from grete.packages.transport import archive_of, brought, brought_package
 from grete.packages.verify import read_manifest
 from grete.private_files import private_directory
-from grete.spark.application_interpreter import Place, program
+from grete.spark.application_interpreter import ApplicationPlace, program
 from grete.spark.preflight_probe import code_of
 from grete.spark.worker_python import ON_EXECUTORS
 
@@ -182,7 +182,7 @@ def _ship_package(context: SparkContext, settings: Settings, folder: Path) -> Sh
     if package is None:
         return None
     manifest = read_manifest(package)
-    if manifest.kind is not Kind.APPLICATION:
+    if manifest.kind is not PackageKind.APPLICATION:
         raise PackageError(
             f"{APPLICATION_ENVIRONMENT.name}={package} is a package of the {manifest.kind}, not of an application: "
             f"name one that `grete package build application` made"
@@ -202,7 +202,7 @@ def _ship_interpreter(context: SparkContext, job: JobSettings, shipped: Shipped)
         ConfigError: another one was shipped, whose processes Spark keeps.
     """
     package = shipped.package
-    place = Place(
+    place = ApplicationPlace(
         environment=job.application_environment if package is None else package.file,
         digest="" if package is None else package.digest,
         into=None if package is None else package.into,
@@ -243,7 +243,7 @@ def _place_everywhere(context: SparkContext, package: Path) -> str | None:
     """
     conf = context.getConf()
     master, mode = conf.get("spark.master") or "", conf.get("spark.submit.deployMode")
-    if (master, mode) == ("yarn", "cluster") and package.name == Kind.APPLICATION.folder:
+    if (master, mode) == ("yarn", "cluster") and package.name == PackageKind.APPLICATION.folder:
         return package.name
     if master.startswith("k8s://") and conf.get("spark.kubernetes.driver.pod.name"):
         return str(package.resolve())

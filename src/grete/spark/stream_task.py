@@ -22,8 +22,8 @@ from pyspark.errors import PySparkException
 
 from grete.container.control import Ended, Interruption, leads_on
 from grete.container.epochs import Epoch
-from grete.container.kept import Kept
-from grete.container.share_server import Began, Changed, EndedWell, Lost, ShareServer
+from grete.container.process_state import ProcessState
+from grete.container.share_server import Began, EndedWell, Lost, OtherChange, ShareServer
 from grete.errors import GreteError, JobError
 from grete.spark.failures import job_failed
 from grete.spark.shipping import NOTHING, Shipped, driver_addresses
@@ -48,7 +48,7 @@ class SparkEngine:
         context: SparkContext,
         *,
         begin_s: float = _BEGIN_S,
-        kept: Kept | None = None,
+        kept: ProcessState | None = None,
         shipped: Shipped = NOTHING,
     ) -> None:
         """Every share has to run within `begin_s`, also again; executors may have to be started first.
@@ -59,7 +59,7 @@ class SparkEngine:
         self._context = context
         self._begin_s = begin_s
         self._shipped = shipped
-        self._kept = Kept() if kept is None else kept
+        self._kept = ProcessState() if kept is None else kept
         self._may_leave = kept is not None
         cores = context.defaultParallelism
         room, cores_then = _ROOM.get(str(context.applicationId), (cores, cores))
@@ -156,7 +156,7 @@ class _Job:
             self.failure = error
         finally:
             self.has_ended = True
-            self._server.events.put(Changed())
+            self._server.events.put(OtherChange())
 
 
 def _finish(job: _Job, held: ExitStack) -> None:
@@ -229,7 +229,7 @@ class _Run:
             self._control.wait(_LOOKS_EVERY_S)
             if not self._control.is_set():
                 self._figures.show()  # here, where no share and no end of the epoch waits for Spark's answers
-        self._server.events.put(Changed())
+        self._server.events.put(OtherChange())
 
     def _check_begun(self) -> None:
         begun, wanted = len(self._begun), len(self._epoch.slots)

@@ -97,7 +97,7 @@ class Connection:
         self.db.close(True)
 
 
-class Changes:
+class FileChanges:
     """Says whether others have committed since it was asked last, for 10 µs. Used by one thread."""
 
     def __init__(

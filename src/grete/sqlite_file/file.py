@@ -15,7 +15,7 @@ import apsw
 from grete.errors import IllegalStateError, InDoubt, LogCorrupted, LogError, LogUnreachable, StorageFull
 from grete.failpoints import failpoint
 from grete.sqlite_file import fences
-from grete.sqlite_file.connection import Changes, Connection
+from grete.sqlite_file.connection import Connection, FileChanges
 from grete.sqlite_file.errors import translated
 from grete.sqlite_file.machine import check_file, make_directory, sync_directory
 from grete.sqlite_file.mark import Commit, MarkFile
@@ -147,12 +147,12 @@ class SqliteFile:
         for connection in idle:
             connection.close(keep_wal=keep_wal)
 
-    def changes(self) -> Changes:
+    def changes(self) -> FileChanges:
         """To look whether anything was committed, by whomever; closed by the caller."""
         self._check_usable()
         with self._translated("open"):
             connection = Connection(self.path, busy_timeout_s=self._busy_timeout_s, library=self._library)
-        return Changes(connection, lambda: self._translated("read"))
+        return FileChanges(connection, lambda: self._translated("read"))
 
     # --- reading and writing ---
 

@@ -19,7 +19,7 @@ Range = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class KeyOrigin:
     """Where the keys of a partition were before the stream grew: in `partition`, before its offset `upcoming`."""
 
     partition: int
@@ -36,10 +36,10 @@ class PartitionOffsets:
     oldest: str | None
     newest: str | None
     upcoming: str
-    origin: Origin | None = None
+    origin: KeyOrigin | None = None
 
     @classmethod
-    def held(cls, oldest: int, upcoming: int, origin: Origin | None = None) -> PartitionOffsets:
+    def held(cls, oldest: int, upcoming: int, origin: KeyOrigin | None = None) -> PartitionOffsets:
         """Of a partition whose offsets are numbers, from `oldest` to before `upcoming`."""
         if oldest >= upcoming:
             return cls(None, None, str(upcoming), origin)

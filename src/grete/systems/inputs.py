@@ -91,7 +91,7 @@ class Inputs(ABC):
         """Release connections."""
 
 
-class Changes(Protocol):
+class ChangeSignal(Protocol):
     """Where a system's changes show, cheaper than in its partitions."""
 
     def version(self) -> object:
@@ -110,7 +110,7 @@ class LookedFor(Inputs):
         clock: Clock,
         ends: OffsetAdmin | None = None,
         *,
-        changes: Changes | None = None,
+        changes: ChangeSignal | None = None,
     ) -> None:
         """`ends` is where partitions end, when that is not what the system says.
 

@@ -10,7 +10,7 @@ from grete.application.beside import other_gretes
 from grete.application.load import check_class, find_modules_in, load_class
 from grete.config.key_tables.job import APP_CLASS, TASK_CLASS
 from grete.config.settings.job import JobSettings
-from grete.tasks.isolated.worker import Application, minimal_hello
+from grete.tasks.isolated.worker import IsolatedApplication, minimal_hello
 
 _log = logging.getLogger("grete.container")
 
@@ -36,7 +36,7 @@ def check_application(job: JobSettings, kind: type[StreamTask] | type[DataFrameP
             )
         if kind is StreamTask:
             said = minimal_hello(job.raw, job.task_class or "", job.modules_folder)
-            Application(said, folder, environment).close()
+            IsolatedApplication(said, folder, environment).close()
         return
     find_modules_in(folder)
     key, path = (

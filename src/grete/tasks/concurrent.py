@@ -19,7 +19,7 @@ from grete.application.collector import GivenHeaders
 from grete.arrow import pa
 from grete.systems.inputs import Arrived
 from grete.tasks.collector import Collector
-from grete.tasks.share_limits import Limits
+from grete.tasks.share_limits import ShareLimits
 
 if TYPE_CHECKING:
     from grete.tasks.runner import TaskRun
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Events:
+class TaskEventLoop:
     """The event loop of a worker's tasks, made when it is first used. Used by one thread."""
 
     def __init__(self) -> None:
@@ -92,7 +92,9 @@ class Piece:
         return self.arrived.records
 
 
-def process_side_by_side(events: Events, limits: Limits, pieces: Sequence[Piece]) -> list[Arrived]:
+def process_side_by_side(
+    events: TaskEventLoop, limits: ShareLimits, pieces: Sequence[Piece]
+) -> list[Arrived]:
     """Process the records, each task's in the order of its pieces; all that were begun have ended on return.
 
     Returns what has to be given again: a task that wants a commit begins no more before it.
@@ -113,7 +115,7 @@ def process_side_by_side(events: Events, limits: Limits, pieces: Sequence[Piece]
     ]
 
 
-async def _all(of_runs: Sequence[Sequence[Piece]], limits: Limits) -> dict[int, int]:
+async def _all(of_runs: Sequence[Sequence[Piece]], limits: ShareLimits) -> dict[int, int]:
     """How many records of each piece were processed."""
     try:
         async with asyncio.TaskGroup() as group:
@@ -129,7 +131,7 @@ def _first_of(error: BaseException) -> BaseException:
     return error
 
 
-async def _process(pieces: Sequence[Piece], limits: Limits, group: asyncio.TaskGroup) -> dict[int, int]:
+async def _process(pieces: Sequence[Piece], limits: ShareLimits, group: asyncio.TaskGroup) -> dict[int, int]:
     """The records of one task."""
     done = {id(piece): 0 for piece in pieces}
     turns = asyncio.Semaphore(limits.in_progress)

@@ -22,9 +22,9 @@ from grete.systems.base import System
 from grete.systems.factory import open_system
 from grete.systems.outputs import OutputSystems
 from grete.tasks.collector import StreamFacts
-from grete.tasks.concurrent import Events
+from grete.tasks.concurrent import TaskEventLoop
 from grete.tasks.isolated.host import IsolatedWorker
-from grete.tasks.isolated.worker import Application, hello
+from grete.tasks.isolated.worker import IsolatedApplication, hello
 from grete.tasks.spec import RunnerSpec
 from grete.tasks.task_worker import TaskWorker
 
@@ -45,7 +45,7 @@ class TaskWorkers:
     ) -> None:
         """They open the spec's system, unless `system` is given; it is closed with them, unless it is left open."""
         self._is_isolated = Settings.of(spec.config).job.is_isolated
-        self._application: Application | None = None
+        self._application: IsolatedApplication | None = None
         if not self._is_isolated:
             find_modules_in(spec.application_path)
         set_levels(log_levels(modules_folder(spec.application_path, spec.application_environment)))
@@ -56,7 +56,7 @@ class TaskWorkers:
         self.system = system or open_system(
             Settings.of(spec.config), spec.default_system, Path(spec.home), self._clock
         )
-        self.events = Events()
+        self.events = TaskEventLoop()
         self.outputs = OutputSystems(
             Settings.of(spec.config), spec.default_system, self.system, Path(spec.home), self._clock
         )
@@ -78,7 +78,7 @@ class TaskWorkers:
         return worker
 
     @property
-    def application(self) -> Application:
+    def application(self) -> IsolatedApplication:
         """The application's own process, started when it is first asked for, and again after its end.
 
         Raises:
@@ -91,7 +91,9 @@ class TaskWorkers:
             self._application = None
         if self._application is None:
             spec = self.spec
-            self._application = Application(hello(spec), spec.application_path, spec.application_environment)
+            self._application = IsolatedApplication(
+                hello(spec), spec.application_path, spec.application_environment
+            )
         return self._application
 
     @cached_property

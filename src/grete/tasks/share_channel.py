@@ -57,7 +57,7 @@ class Hello(msgspec.Struct, frozen=True):
     stores: Sequence[int] = ()
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ShareAnswer(msgspec.Struct, frozen=True):
     """The container's only frame: with what the share begins; None when the epoch is ending."""
 
     start: ShareStart | None
@@ -69,7 +69,7 @@ class Finished(msgspec.Struct, frozen=True):
     is_drained: bool
 
 
-class Report(msgspec.Struct, frozen=True):
+class ShareReport(msgspec.Struct, frozen=True):
     """A share's frame while it works."""
 
     committed: Committed | None = None
@@ -155,7 +155,7 @@ class ShareChannel:
             prepare(self._connection)
             nonce = _exactly(self._connection, _NONCE_BYTES) or b""
             send(self._connection, Hello(slot, worker, proof(key, nonce, slot), warm, stores))
-            answer = receive(self._connection, Answer)
+            answer = receive(self._connection, ShareAnswer)
         except (OSError, WireError) as error:
             raise JobError(f"slot {slot}: the container at {address[0]}:{address[1]}: {error}") from error
         if answer is None:
@@ -179,11 +179,11 @@ class ShareChannel:
 
     def report(self, committed: Committed) -> None:
         """Say what was committed. A driver that is gone is not told."""
-        self._send(Report(committed=committed))
+        self._send(ShareReport(committed=committed))
 
     def hand_profile(self, text: str) -> None:
         """Give the container a profile of the share."""
-        self._send(Report(profile=text))
+        self._send(ShareReport(profile=text))
 
     def finish(self, *, is_drained: bool) -> None:
         """Say that the share has ended without an error.
@@ -197,7 +197,7 @@ class ShareChannel:
                 "a share ends, since the connection to its container was lost, or another attempt at it has begun; "
                 "it begins again"
             )
-        self._send(Report(finished=Finished(is_drained)))
+        self._send(ShareReport(finished=Finished(is_drained)))
 
     def _send(self, value: Any) -> None:
         try:

@@ -15,7 +15,7 @@ _log = logging.getLogger("grete.container")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ShareLimits:
     """Of one share. `commit_s` is the least time between the beginnings of two commits; 0 `bytes` is no limit.
 
     `in_progress` messages of an AsyncStreamTask at once, each for `message_s`, None is any time.
@@ -29,7 +29,7 @@ class Limits:
     message_s: float | None
 
     @classmethod
-    def of(cls, spec: RunnerSpec, commit_s: float | None, records: int | None) -> Limits:
+    def of(cls, spec: RunnerSpec, commit_s: float | None, records: int | None) -> ShareLimits:
         """As the configuration has them; what is given goes before it."""
         task = Settings.of(spec.config).task
         if commit_s is None:

@@ -22,7 +22,7 @@ from grete.tasks.concurrent import Piece, process_side_by_side
 from grete.tasks.runner import TaskRun
 from grete.tasks.runtime import TaskWorkers
 from grete.tasks.share_input import ShareInput
-from grete.tasks.share_limits import CommitSize, Limits, Pace
+from grete.tasks.share_limits import CommitSize, Pace, ShareLimits
 from grete.tasks.share_passed import PassedOffsets
 from grete.tasks.shares import Committed, ShareStart
 from grete.tasks.spec import RunnerSpec, TaskReport, advanced
@@ -67,7 +67,7 @@ class ShareLoop:
         self._progress = {task: start.progress[task] for task in start.tasks}
         self._starting = start.starting
         self._batch = start.next_batch
-        self._limits = Limits.of(workers.spec, commit_s, records_at_most)
+        self._limits = ShareLimits.of(workers.spec, commit_s, records_at_most)
         self._size = CommitSize(
             self._limits.records, Settings.of(workers.spec.config).task.transaction_timeout_s
         )

@@ -11,7 +11,7 @@ from typing import ClassVar, Protocol
 from grete.clock import Clock, SystemClock
 from grete.config.settings import Settings
 from grete.model.ending import failure_of, note
-from grete.systems.kept import KeptSystem
+from grete.systems.reused import ReusedSystem
 from grete.tasks.profile import Profile
 from grete.tasks.runtime import TaskWorkers
 from grete.tasks.share_channel import ShareChannel
@@ -24,7 +24,7 @@ from grete.tasks.worker_logs import attach_logs, flush_logs, hurry_logs
 _WAIT_S = 0.05
 """A share looks so often whether it shall end while nothing comes."""
 _REPORT_S = 0.05
-_KEPT = KeptSystem(idle_s=30.0)
+_KEPT = ReusedSystem(idle_s=30.0)
 """Spark gives a share of the next epoch a worker that had one before, and ends those that it does not need."""
 
 
@@ -93,7 +93,7 @@ class ShareTask:
         return ShareChannel(self.address, self.key, slot, worker, ShareTask.had, stores)
 
 
-class Channel(Protocol):
+class ContainerConnection(Protocol):
     """The share's end of the connection to its container: see `tasks.share_channel.ShareChannel`."""
 
     def is_ending(self) -> bool:
@@ -107,7 +107,7 @@ class Channel(Protocol):
 
 
 def work(
-    loop: ShareLoop, channel: Channel, clock: Clock, *, wait_s: float = _WAIT_S
+    loop: ShareLoop, channel: ContainerConnection, clock: Clock, *, wait_s: float = _WAIT_S
 ) -> Iterator[Sequence[int]]:
     """Work until asked to end, or drained; then the channel has heard which.
 
@@ -140,7 +140,7 @@ def work(
 class Reporter:
     """Gathers what a share commits, and reports it twenty times a second at most."""
 
-    def __init__(self, channel: Channel, clock: Clock) -> None:
+    def __init__(self, channel: ContainerConnection, clock: Clock) -> None:
         self._channel = channel
         self._clock = clock
         self._gathered: Committed | None = None

@@ -22,7 +22,7 @@ from grete.serdes import StreamSerdes, store_serdes, stream_serdes
 from grete.systems.base import Change, System
 from grete.systems.records import records, unpack_changes, write
 from grete.tasks.collector import Collector, StreamFacts
-from grete.tasks.concurrent import Events
+from grete.tasks.concurrent import TaskEventLoop
 from grete.tasks.metrics import TaskMetrics
 from grete.tasks.results import StoreChange
 from grete.tasks.spec import RunnerSpec, StoreSpec, TaskProgress, TaskSpec
@@ -48,7 +48,7 @@ class TaskWorker(Undoable):
         system: System,
         facts: StreamFacts,
         clock: Clock,
-        events: Events,
+        events: TaskEventLoop,
     ) -> None:
         self.task = task
         self.events = events

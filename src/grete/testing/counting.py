@@ -5,7 +5,7 @@ from __future__ import annotations
 from grete.api import IncomingMessageEnvelope, MessageCollector, StreamTask, TaskContext, TaskCoordinator
 
 
-class Counter(StreamTask):
+class CountingTask(StreamTask):
     """Counts each key in the store `counts`, and sends every count to the one stream of `task.outputs`."""
 
     def init(self, context: TaskContext) -> None:

@@ -36,7 +36,7 @@ from grete.testing.applications import Application, Pipeline
 from grete.testing.clock import ManualClock
 from grete.testing.controlled_log import ControlledLog
 from grete.testing.job_config import prepared, with_checkpoints_in
-from grete.testing.job_container import Container, ContainerUnderTest
+from grete.testing.job_container import ContainerUnderTest, TestedContainer
 from grete.testing.job_model import assignments_of, write_job_model
 from grete.testing.job_world import JobWorld
 
@@ -85,7 +85,7 @@ class JobUnderTest(JobWorld):
         loaded = with_checkpoints_in(self.directory, loaded)
         super().__init__(loaded, LocalSystem(self.directory / "local", clock), clock)
         self._log = ControlledLog(clock) if coordinator_log is None else coordinator_log
-        self._containers: list[Container] = []
+        self._containers: list[TestedContainer] = []
         self._epoch = 0
         self._create_inputs()
 
@@ -133,7 +133,7 @@ class JobUnderTest(JobWorld):
         ]
         return self
 
-    def _container(self, assignment: Assignment) -> Container:
+    def _container(self, assignment: Assignment) -> TestedContainer:
         """Open a container, which fences the one before off."""
         return ContainerUnderTest(
             assignment, self._system, self._ends, self.clock, self.directory, coordinator_log=self._log

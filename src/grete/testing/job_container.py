@@ -151,7 +151,7 @@ class LocalShares:
             loop.drop()
 
 
-class Container(Protocol):
+class TestedContainer(Protocol):
     """A container as a job in a test runs it."""
 
     metrics: ContainerMetrics

@@ -35,7 +35,7 @@ from grete.tasks.commit.base import BatchOutcome, CommitTarget
 from grete.testing.applications import Pipeline
 from grete.testing.clock import ManualClock
 from grete.testing.job import JobUnderTest, Ran
-from grete.testing.job_container import Container
+from grete.testing.job_container import TestedContainer
 
 try:
     from pyspark.sql import SparkSession
@@ -107,7 +107,7 @@ class PipelineUnderTest(JobUnderTest):
                 "name a grete.DataFramePipeline; a StreamTask is for grete.testing.job.JobUnderTest"
             )
 
-    def _container(self, assignment: Assignment) -> Container:
+    def _container(self, assignment: Assignment) -> TestedContainer:
         return PipelineContainer(
             assignment, self._system, self.spark, self.clock, self.directory, coordinator_log=self._log
         )

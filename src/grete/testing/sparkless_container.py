@@ -16,10 +16,10 @@ from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.control import Control, Ended
 from grete.container.epochs import run_epoch
-from grete.container.kept import Kept
 from grete.container.main_loop import ContainerMainLoop, OnBatch, OnState
-from grete.container.opened import opened
 from grete.container.own_process import in_its_place, stop_on_signals
+from grete.container.process_state import ProcessState
+from grete.container.resources import open_resources
 from grete.container.standby import follow
 from grete.exit_report import run_and_report
 from grete.model.ending import ContainerEnd
@@ -33,7 +33,7 @@ def run_container(
 ) -> ContainerEnd:
     """As `grete.spark.container.run_container`, without Spark."""
     given = ContainerEnvironment.of(environment)
-    home, own_process, kept = given.home, not given.is_thread, Kept()
+    home, own_process, kept = given.home, not given.is_thread, ProcessState()
 
     def work(assignment: Assignment, control: Control, on_batch: OnBatch) -> Ended:
         with in_its_place(assignment, home, own_process=own_process):
@@ -46,9 +46,11 @@ def run_container(
         return ContainerMainLoop(environment, stop, work, on_state).run()
 
 
-def _process(assignment: Assignment, home: Path, control: Control, on_batch: OnBatch, kept: Kept) -> Ended:
+def _process(
+    assignment: Assignment, home: Path, control: Control, on_batch: OnBatch, kept: ProcessState
+) -> Ended:
     clock = SystemClock()
-    with opened(assignment, home, clock, kept) as (started, publisher):
+    with open_resources(assignment, home, clock, kept) as (started, publisher):
         control.on_at_work()
         engine = LocalEngine(clock, Settings.of(assignment.config).spark.cores)
         return run_epoch(started, engine, control, clock, on_batch, publisher, kept)

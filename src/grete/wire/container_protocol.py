@@ -94,14 +94,14 @@ class Partition(Struct, frozen=True):
         return SystemStreamPartition(self.system, self.stream, self.partition)
 
 
-class Pending(Struct, frozen=True):
+class PendingRequest(Struct, frozen=True):
     """An operator's request to a task that is not applied yet: startpoints by SSP, and what becomes of stores."""
 
     startpoints: dict[str, dict[str, Any]] = {}
     state: StateRequest | UnsetType = UNSET
 
     @classmethod
-    def of(cls, start: PendingStart) -> Pending:
+    def of(cls, start: PendingStart) -> PendingRequest:
         """From the model."""
         startpoints = {str(ssp): startpoint_json.document(one) for ssp, one in start.startpoints.items()}
         return cls(startpoints, UNSET if start.state is None else start.state)
@@ -125,11 +125,11 @@ class Task(Struct, frozen=True):
     name: TaskName
     ssps: tuple[Partition, ...]
     changelog_partition: Integer
-    pending: Pending = Pending()
+    pending: PendingRequest = PendingRequest()
     mode: TaskMode = TaskMode.ACTIVE
 
 
-class Assignment(Struct, frozen=True, kw_only=True):
+class AssignmentMessage(Struct, frozen=True, kw_only=True):
     """A container's share of the job model, with its configuration.
 
     `epoch` is that of its incarnation, `fence_epoch` the one of its commits: higher since it has given tasks away.

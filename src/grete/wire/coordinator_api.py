@@ -16,7 +16,7 @@ class Refusal(Struct, frozen=True):
     message: str
 
 
-class Fenced(Struct, frozen=True):
+class FencedResponse(Struct, frozen=True):
     """A newer incarnation of the container, of this epoch, is known: the one that asked has to end."""
 
     message: str

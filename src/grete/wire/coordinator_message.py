@@ -13,7 +13,13 @@ from typing import Any
 import orjson
 
 from grete.errors import WireError
-from grete.model.messages import SET_CHANGELOG, SET_CONTAINER_HOST, VALUE_FIELDS, CoordinatorMessage, Origin
+from grete.model.messages import (
+    SET_CHANGELOG,
+    SET_CONTAINER_HOST,
+    VALUE_FIELDS,
+    CoordinatorMessage,
+    MessageOrigin,
+)
 from grete.wire import java_json
 
 VERSION = 1
@@ -78,7 +84,7 @@ def decode_key(data: bytes) -> tuple[Any, str, str]:
     return version, message_type, key
 
 
-def decode_value(data: bytes | None) -> tuple[dict[str, str] | None, Origin | None]:
+def decode_value(data: bytes | None) -> tuple[dict[str, str] | None, MessageOrigin | None]:
     """(values, origin); None for a tombstone. What is no text in an origin, which is for people, becomes `?`.
 
     Raises:
@@ -91,7 +97,7 @@ def decode_value(data: bytes | None) -> tuple[dict[str, str] | None, Origin | No
         raise WireError("a coordinator stream value is an object with `values`")
     values = {name: _text(value) for name, value in document["values"].items()}
     timestamp = document.get("timestamp")
-    origin = Origin(
+    origin = MessageOrigin(
         source=_label(document.get("source", "")),
         host=_label(document.get("host", "")),
         username=_label(document.get("username", "")),

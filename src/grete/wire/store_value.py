@@ -10,7 +10,7 @@ from grete.model.messages import (
     SET_TASK_MODE,
     VALUE_FIELDS,
     CoordinatorMessage,
-    Origin,
+    MessageOrigin,
 )
 from grete.wire import java_json
 from grete.wire.coordinator_message import encode_value
@@ -44,7 +44,7 @@ def _integer(text: str) -> int:
         raise WireError(str(error)) from error
 
 
-def encode(message_type: str, value: str, origin: Origin) -> bytes:
+def encode(message_type: str, value: str, origin: MessageOrigin) -> bytes:
     """The bytes of a message that carries `value`."""
     data = encode_value(CoordinatorMessage(message_type, "", values_for(message_type, value), origin))
     assert data is not None

@@ -10,7 +10,7 @@ from grete.coordinator import decide as deciding
 from grete.coordinator.coordinated import CoordinatedJob
 from grete.coordinator.events import Kill, Launch
 from grete.coordinator.loop import CoordinatorLoop
-from grete.coordinator.state import Container, State
+from grete.coordinator.state import ContainerState, State
 from grete.metadata import launches
 from grete.model.ending import ExitCode
 from grete.model.ids import ContainerId
@@ -97,7 +97,7 @@ def _launch_number_reused(replaced: Replaced) -> None:
     launch = reconfigure.launch
 
     def again(state: State, id_: ContainerId) -> tuple[State, Launch]:
-        before = state.containers.get(id_, Container())
+        before = state.containers.get(id_, ContainerState())
         if before.launch == 0:
             return launch(state, id_)
         state, _ = launch(state, id_)
@@ -124,7 +124,7 @@ def _resurrected(replaced: Replaced) -> None:
 def _stopped_counts_as_drained(replaced: Replaced) -> None:
     """Reports of an adopted container are doubted until it reports what it runs, which hides this: also gone."""
     replaced(container_program, "_STOPPED", ExitCode.OK)
-    replaced(loop, "Container", lambda **known: Container(**{**known, "unsure": False}))
+    replaced(loop, "ContainerState", lambda **known: ContainerState(**{**known, "unsure": False}))
 
 
 def _undelivered_when_adopted(replaced: Replaced) -> None:

@@ -8,7 +8,7 @@ from grete.coordination.membership import Member
 from grete.embedded.agent import Agent, _report
 from grete.embedded.launcher import ProcessorsLauncher
 from grete.embedded.orders import Order, Wanted, decode, encode, order_cell
-from grete.embedded.seats import _KILLED, Asked, Seats, Sight
+from grete.embedded.placement import _KILLED, ContainerPlacement, RequestedContainer, Sight
 from grete.errors import CellChanged
 from grete.model.ending import ContainerEnd, ExitCode
 from grete.model.ids import ContainerId
@@ -70,9 +70,11 @@ def _left_too_early(replaced: Replaced) -> None:
 
 
 def _never_gives_up(replaced: Replaced) -> None:
-    end = Seats._end
+    end = ContainerPlacement._end
 
-    def believed(self: Seats, known: Asked, code: int, reason: str, **how: Any) -> None:
+    def believed(
+        self: ContainerPlacement, known: RequestedContainer, code: int, reason: str, **how: Any
+    ) -> None:
         end(
             self,
             known,
@@ -81,37 +83,37 @@ def _never_gives_up(replaced: Replaced) -> None:
             **{**how, "may_live": how.get("may_live", False) and "gone" not in reason},
         )
 
-    replaced(Seats, "_end", believed)
+    replaced(ContainerPlacement, "_end", believed)
 
 
 def _killed_is_ended(replaced: Replaced) -> None:
-    want = Seats.want
+    want = ContainerPlacement.want
 
-    def killed(self: Seats, container: ContainerId, wanted: Wanted) -> None:
+    def killed(self: ContainerPlacement, container: ContainerId, wanted: Wanted) -> None:
         known = self.asked.get(container)
         if known is not None and known.member is not None and wanted is Wanted.KILL:
             self._end(known, _KILLED, "it was to end at once")
         else:
             want(self, container, wanted)
 
-    replaced(Seats, "want", killed)
+    replaced(ContainerPlacement, "want", killed)
 
 
 def _any_report_counts(replaced: Replaced) -> None:
-    look_at = Seats._look_at
+    look_at = ContainerPlacement._look_at
 
-    def counted(self: Seats, known: Asked, member: Member, sight: Sight) -> None:
+    def counted(self: ContainerPlacement, known: RequestedContainer, member: Member, sight: Sight) -> None:
         report = sight.reports.get(member.id)
         if report is not None:
             self._end(known, report.exit_code, report.reason)
         else:
             look_at(self, known, member, sight)
 
-    replaced(Seats, "_look_at", counted)
+    replaced(ContainerPlacement, "_look_at", counted)
 
 
 def _orders_overwritten(replaced: Replaced) -> None:
-    def orders(self: Seats, sight: Sight) -> Any:
+    def orders(self: ContainerPlacement, sight: Sight) -> Any:
         for known in self.asked.values():
             order = known.order()
             written = None if order is None else sight.orders.get(order.processor)
@@ -126,12 +128,12 @@ def _orders_overwritten(replaced: Replaced) -> None:
         except CellChanged:
             return
 
-    replaced(Seats, "_orders", orders)
+    replaced(ContainerPlacement, "_orders", orders)
     replaced(ProcessorsLauncher, "_write", write)
 
 
 def _never_adopted(replaced: Replaced) -> None:
-    replaced(Seats, "adopt", lambda self, start, sight: False)
+    replaced(ContainerPlacement, "adopt", lambda self, start, sight: False)
 
 
 def _busy_is_free(replaced: Replaced) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from grete.spark.application_interpreter import Place, program
+from grete.spark.application_interpreter import ApplicationPlace, program
 from grete.spark.worker_python import ON_EXECUTORS
 
 DAEMON = """
@@ -36,7 +36,7 @@ def executor(tmp_path: Path) -> Path:
     return folder
 
 
-def run(executor: Path, place: Place) -> subprocess.CompletedProcess[str]:
+def run(executor: Path, place: ApplicationPlace) -> subprocess.CompletedProcess[str]:
     """As Spark does it."""
     made = executor / ON_EXECUTORS
     made.write_text(program(sys.executable, place))
@@ -54,7 +54,7 @@ def test_it_becomes_the_applications_interpreter_with_sparks_modules_its_own_and
     executor: Path, tmp_path: Path
 ) -> None:
     venv.create(tmp_path / "environment", with_pip=False)
-    done = run(executor, Place(str(tmp_path / "environment"), "", None, "modules"))
+    done = run(executor, ApplicationPlace(str(tmp_path / "environment"), "", None, "modules"))
     assert done.returncode == 0, done.stderr
     prefix, arguments, found, path = json.loads(done.stdout)
     assert prefix == str(tmp_path / "environment")
@@ -66,16 +66,19 @@ def test_it_becomes_the_applications_interpreter_with_sparks_modules_its_own_and
 @pytest.mark.parametrize(
     ("place", "problem"),
     [
-        (Place("/nowhere/environment", "", None, None), "there is no /nowhere/environment/bin/python"),
         (
-            Place("lost.package", "0" * 64, "environments", None),
+            ApplicationPlace("/nowhere/environment", "", None, None),
+            "there is no /nowhere/environment/bin/python",
+        ),
+        (
+            ApplicationPlace("lost.package", "0" * 64, "environments", None),
             "there is no package ",
         ),
-        (Place("modules", "0" * 64, None, None), "modules is not the package of the driver"),
+        (ApplicationPlace("modules", "0" * 64, None, None), "modules is not the package of the driver"),
     ],
 )
 def test_what_is_missing_on_an_executor_is_named_without_a_traceback(
-    executor: Path, place: Place, problem: str
+    executor: Path, place: ApplicationPlace, problem: str
 ) -> None:
     done = run(executor, place)
     assert done.returncode == 1

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from grete.channel.address import Channel, address_of
+from grete.channel.address import ChannelAddress, address_of
 from grete.channel.certificate import Identity
 from grete.channel.relay import Relay, listen_at
 from grete.channel.tls import NONCE_BYTES, PROOF_BYTES, client_context, connect, exactly
@@ -99,7 +99,7 @@ def test_a_server_that_has_not_the_token_gets_no_request() -> None:
     with listen_at(HERE) as listening:
         thread = threading.Thread(target=impostor, args=(listening,), daemon=True)
         thread.start()
-        channel = Channel(f"{HERE}:{listening.getsockname()[1]}", TOKEN)
+        channel = ChannelAddress(f"{HERE}:{listening.getsockname()[1]}", TOKEN)
         with (
             closing(JobCoordinatorClient("http://127.0.0.1:1", None, channel=channel)) as asking,
             pytest.raises(CoordinatorUnavailable, match="the coordinator's proof is wrong"),
@@ -155,4 +155,4 @@ def test_an_address_of_another_machine_and_what_is_no_address_are_refused() -> N
     ):
         listen_at("192.0.2.1")
     with pytest.raises(WireError, match="is no address"):
-        JobCoordinatorClient("http://127.0.0.1:1", None, channel=Channel("nowhere", TOKEN))
+        JobCoordinatorClient("http://127.0.0.1:1", None, channel=ChannelAddress("nowhere", TOKEN))

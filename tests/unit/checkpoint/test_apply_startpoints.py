@@ -25,7 +25,7 @@ from grete.model.streams import StreamPolicy
 from grete.systems.local.compactor import CompactionLimits
 from grete.systems.local.housekeeping import Housekeeper
 from grete.systems.local.system import LocalSystem
-from grete.testing.counting import Counter
+from grete.testing.counting import CountingTask
 from grete.testing.job import JobUnderTest
 from grete.testing.job_model import assignments_of
 from grete.testing.pytest_fixtures import StartJob
@@ -83,7 +83,7 @@ def committed(job: JobUnderTest) -> Mapping[SystemStreamPartition, str]:
 @pytest.fixture
 def job(start_job: StartJob) -> JobUnderTest:
     """Batches "ab", "ac", "ad": a is counted three times; the changelog has six records."""
-    made = start_job(Counter, CONFIG)
+    made = start_job(CountingTask, CONFIG)
     assert [ran(made, keys) for keys in ("ab", "ac", "ad")] == [
         [("a", 1), ("b", 1)],
         [("a", 2), ("c", 1)],
@@ -174,7 +174,7 @@ def test_state_that_was_asked_for_with_another_startpoint_is_left_alone(job: Job
 def test_an_ssp_that_was_not_asked_for_goes_on_where_it_was(start_job: StartJob) -> None:
     grouper = "org.apache.samza.container.grouper.stream.AllSspToSingleTaskGrouperFactory"
     config = {**CONFIG, "job.systemstreampartition.grouper.factory": grouper}
-    job = start_job(Counter, config, partitions={"local.in": 2})
+    job = start_job(CountingTask, config, partitions={"local.in": 2})
     (task,) = job.model.tasks
     job.send("local.in", 0, key="x", partition=1)
     assert sorted(ran(job, "a")) == [("a", 1), ("x", 1)]
@@ -284,7 +284,7 @@ def test_what_is_pending_travels_in_the_coordinators_document(job: JobUnderTest)
                 "name": task.name,
                 "ssps": ssps,
                 "changelog_partition": task.changelog_partition,
-                "pending": protocol.document(protocol.Pending.of(task.pending)),
+                "pending": protocol.document(protocol.PendingRequest.of(task.pending)),
             }
         ],
     }

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from grete.checkpoint.committed_reader import CommittedReader
-from grete.checkpoint.output_commits import Attempt, LineageCommits, OutputCommits, Stamp, Verdict, fenced_off
+from grete.checkpoint.output_commits import (
+    LineageCommits,
+    OutputCommits,
+    RecordFate,
+    Stamp,
+    WriterAttempt,
+    fenced_off,
+)
 from grete.checkpoint.own_keys import own_key
 from grete.errors import ConfigError
 from grete.keyed_log.base import Entry
@@ -17,32 +24,32 @@ from grete.model.ids import ContainerId, JobId, TaskName
 from grete.testing.clock import ManualClock
 
 JOB = JobId("words")
-FIRST, SECOND, THIRD = (Attempt("words-1", "0", epoch, 1) for epoch in (3, 4, 7))
+FIRST, SECOND, THIRD = (WriterAttempt("words-1", "0", epoch, 1) for epoch in (3, 4, 7))
 GROUPER = "grouper"
 
 
-def stamp(batch: int, attempt: Attempt, sequence: int = 0) -> Stamp:
+def stamp(batch: int, attempt: WriterAttempt, sequence: int = 0) -> Stamp:
     return Stamp(attempt, batch, sequence)
 
 
 def test_of_a_batch_that_two_attempts_wrote_the_records_of_the_one_that_committed_count() -> None:
     commits = LineageCommits("l1").with_batch(0, FIRST).with_batch(1, SECOND).with_batch(2, SECOND)
     found = OutputCommits([commits])
-    assert found.verdict(stamp(0, FIRST)) is Verdict.COMMITTED
-    assert found.verdict(stamp(1, FIRST)) is Verdict.VOID
-    assert found.verdict(stamp(1, SECOND)) is Verdict.COMMITTED
-    assert found.verdict(stamp(2, SECOND)) is Verdict.COMMITTED
+    assert found.verdict(stamp(0, FIRST)) is RecordFate.COMMITTED
+    assert found.verdict(stamp(1, FIRST)) is RecordFate.VOID
+    assert found.verdict(stamp(1, SECOND)) is RecordFate.COMMITTED
+    assert found.verdict(stamp(2, SECOND)) is RecordFate.COMMITTED
 
 
 def test_what_is_not_in_the_log_yet_is_pending_until_a_later_attempt_of_the_container_commits() -> None:
     commits = LineageCommits("l1").with_batch(0, FIRST)
-    assert OutputCommits().verdict(stamp(0, FIRST)) is Verdict.PENDING
-    assert OutputCommits([commits]).verdict(stamp(1, FIRST)) is Verdict.PENDING
+    assert OutputCommits().verdict(stamp(0, FIRST)) is RecordFate.PENDING
+    assert OutputCommits([commits]).verdict(stamp(1, FIRST)) is RecordFate.PENDING
     other = LineageCommits("l2").with_batch(0, SECOND)
-    assert OutputCommits([commits, other]).verdict(stamp(1, FIRST)) is Verdict.VOID
-    assert OutputCommits([commits, other]).verdict(stamp(0, FIRST)) is Verdict.COMMITTED
-    elsewhere = LineageCommits("l3").with_batch(0, Attempt("words-1", "1", 9, 1))
-    assert OutputCommits([commits, elsewhere]).verdict(stamp(1, FIRST)) is Verdict.PENDING
+    assert OutputCommits([commits, other]).verdict(stamp(1, FIRST)) is RecordFate.VOID
+    assert OutputCommits([commits, other]).verdict(stamp(0, FIRST)) is RecordFate.COMMITTED
+    elsewhere = LineageCommits("l3").with_batch(0, WriterAttempt("words-1", "1", 9, 1))
+    assert OutputCommits([commits, elsewhere]).verdict(stamp(1, FIRST)) is RecordFate.PENDING
 
 
 def test_a_container_that_was_fenced_off_commits_no_more_and_what_it_has_committed_counts() -> None:
@@ -52,20 +59,22 @@ def test_a_container_that_was_fenced_off_commits_no_more_and_what_it_has_committ
     log.append([Entry(own_key("grete-fenced-off", TaskName("damage"), GROUPER), b"{}")])
     found = OutputCommits()
     found.read(log.read())
-    assert found.verdict(stamp(0, FIRST)) is Verdict.COMMITTED
-    assert found.verdict(stamp(1, FIRST)) is Verdict.VOID
-    assert found.verdict(stamp(0, SECOND)) is Verdict.PENDING, "it came after the fence"
-    assert found.verdict(stamp(1, Attempt("words-1", "1", 3, 1))) is Verdict.PENDING, "another container"
+    assert found.verdict(stamp(0, FIRST)) is RecordFate.COMMITTED
+    assert found.verdict(stamp(1, FIRST)) is RecordFate.VOID
+    assert found.verdict(stamp(0, SECOND)) is RecordFate.PENDING, "it came after the fence"
+    assert found.verdict(stamp(1, WriterAttempt("words-1", "1", 3, 1))) is RecordFate.PENDING, (
+        "another container"
+    )
 
 
 def test_attempts_grow_within_an_epoch_too_and_are_read_as_they_are_written() -> None:
-    again = Attempt("a.b/c-1", "0", 3, 2)
-    assert Attempt.parse(str(again)) == again
+    again = WriterAttempt("a.b/c-1", "0", 3, 2)
+    assert WriterAttempt.parse(str(again)) == again
     assert Stamp.of([("grete-stamp", str(stamp(4, again, 17)).encode())]) == stamp(4, again, 17)
     assert Stamp.of([("grete-stamp", str(Stamp(again, 4, None)).encode())]) == Stamp(again, 4, None)
     assert Stamp.of([("grete-stamp", b"damaged")]) is None
-    assert Attempt("words-1", "0", 3, 2) > FIRST
-    assert Attempt("words-1", "0", 10, 1) > Attempt("words-1", "0", 9, 2)
+    assert WriterAttempt("words-1", "0", 3, 2) > FIRST
+    assert WriterAttempt("words-1", "0", 10, 1) > WriterAttempt("words-1", "0", 9, 2)
 
 
 def test_the_log_keeps_what_counts_of_every_lineage_when_it_is_compacted() -> None:
@@ -208,8 +217,8 @@ def test_jobs_whose_names_read_alike_do_not_commit_for_each_other_and_old_stamps
     one, other = JobId("a-b", "1"), JobId("a", "b-1")
     assert str(one) == str(other)
     logs = {job: MemoryKeyedLog(ManualClock()) for job in (one, other)}
-    new = {job: Attempt(job.key, "0", 5, 1) for job in logs}
-    old = Attempt("a-b-1", "0", 4, 1)
+    new = {job: WriterAttempt(job.key, "0", 5, 1) for job in logs}
+    old = WriterAttempt("a-b-1", "0", 4, 1)
     logs[one].append([LineageCommits("l1").with_batch(0, new[one]).entry(GROUPER)])
     logs[other].append([LineageCommits("l2").with_batch(0, old).with_batch(1, new[other]).entry(GROUPER)])
     stamps = [stamp(0, new[one], 1), stamp(0, old, 1), stamp(1, new[other], 1), stamp(1, old, 1), None]
@@ -223,6 +232,6 @@ def test_jobs_whose_names_read_alike_do_not_commit_for_each_other_and_old_stamps
 
 
 def test_records_of_a_job_whose_log_was_not_given_are_an_error() -> None:
-    reader, _ = reader_of(Message("a", stamp(0, Attempt("others-1", "0", 1, 1))))
+    reader, _ = reader_of(Message("a", stamp(0, WriterAttempt("others-1", "0", 1, 1))))
     with pytest.raises(ConfigError, match="job others-1 writes this topic"):
         reader.poll(1.0)

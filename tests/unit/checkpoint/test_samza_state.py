@@ -15,7 +15,7 @@ from grete.model.ids import JobId, SystemStreamPartition, TaskName
 from grete.model.streams import StreamPolicy
 from grete.systems.local.compactor import CompactionLimits
 from grete.systems.local.housekeeping import Housekeeper
-from grete.testing.counting import Counter
+from grete.testing.counting import CountingTask
 from grete.testing.job import JobUnderTest
 from grete.testing.pytest_fixtures import StartJob
 from grete.testing.pytest_fixtures import start_job as start_job
@@ -44,7 +44,7 @@ RESTORE = "task.transactional.state.restore.enabled"
 @pytest.fixture
 def job(start_job: StartJob) -> JobUnderTest:
     """A job that processed "abacad": its changelog has six records, `a` three times. It does not run."""
-    made = start_job(Counter, CONFIG)
+    made = start_job(CountingTask, CONFIG)
     for key in "abacad":
         made.send("local.in", 0, key=key, partition=0)
         made.run()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.unit.finished_job import GROUPER, JOB, ZERO, Output, config, config_file, opened
 
-from grete.channel.address import Channel
+from grete.channel.address import ChannelAddress
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import commit_entries
 from grete.cli.main import main
@@ -402,12 +402,12 @@ def test_the_way_to_a_leader_is_that_of_its_epoch_and_a_dump_masks_its_token(
 ) -> None:
     with opened() as handle:
         assert read_channel(handle.stream) is None
-        write_channel(handle.stream, Channel("10.0.0.1:7000", "of-the-first"), 4)
-        write_channel(handle.stream, Channel("10.0.0.2:7000", "of-the-next"), 5)
+        write_channel(handle.stream, ChannelAddress("10.0.0.1:7000", "of-the-first"), 4)
+        write_channel(handle.stream, ChannelAddress("10.0.0.2:7000", "of-the-next"), 5)
         assert (
             read_channel(handle.stream, 5)
             == read_channel(handle.stream)
-            == Channel("10.0.0.2:7000", "of-the-next")
+            == ChannelAddress("10.0.0.2:7000", "of-the-next")
         )
         assert read_channel(handle.stream, 6) is None, "that leader has not said yet where it is"
     assert main(["stream", "dump"]) == 0

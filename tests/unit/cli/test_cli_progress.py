@@ -6,9 +6,9 @@ import io
 
 import pytest
 
-from grete.cli.progress import Progress
+from grete.cli.progress import ProgressLine
 from grete.cli.run_command import Restarts
-from grete.coordinator.standing import Standing
+from grete.coordinator.health import JobHealth
 
 
 class Terminal(io.StringIO):
@@ -18,7 +18,7 @@ class Terminal(io.StringIO):
 
 def test_on_a_terminal_the_line_is_rewritten_and_the_last_one_stays() -> None:
     stream = Terminal()
-    progress = Progress(stream)
+    progress = ProgressLine(stream)
     for line in ("1 of 3", "1 of 3", "2 of 3"):
         progress.show(line)
     progress.end("3 of 3")
@@ -29,7 +29,7 @@ def test_a_line_of_its_own_stays_whole_above_those_that_follow(monkeypatch: pyte
     monkeypatch.setenv("COLUMNS", "5")
     terminal, file = Terminal(), io.StringIO()
     for stream in (terminal, file):
-        progress = Progress(stream)
+        progress = ProgressLine(stream)
         progress.show("1 of 3")
         progress.stay("a restart")
         progress.end("3 of 3")
@@ -40,20 +40,20 @@ def test_a_line_of_its_own_stays_whole_above_those_that_follow(monkeypatch: pyte
 @pytest.mark.parametrize(("said_at", "said"), [(1, ["1", "2", "3", "4", "1"]), (3, ["3"])])
 def test_of_restarts_each_is_said_once_or_the_third_alone(said_at: int, said: list[str]) -> None:
     restarts = Restarts(said_at)
-    seen = [restarts.new(Standing("restarting", str(one), one)) for one in (0, 1, 2, 2, 3, 3, 4, 0, 1)]
+    seen = [restarts.new(JobHealth("restarting", str(one), one)) for one in (0, 1, 2, 2, 3, 3, 4, 0, 1)]
     assert [one for one in seen if one] == said
 
 
 def test_on_a_terminal_a_line_is_cut_to_its_width(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "5")
     stream = Terminal()
-    Progress(stream).show("123456789")
+    ProgressLine(stream).show("123456789")
     assert stream.getvalue() == "\r\x1b[K1234"
 
 
 def test_elsewhere_lines_are_few_and_the_last_is_always_there() -> None:
     stream = io.StringIO()
-    progress = Progress(stream)
+    progress = ProgressLine(stream)
     for number in range(1000):
         progress.show(f"{number} of 1000")
     progress.end("1000 of 1000")
@@ -62,7 +62,7 @@ def test_elsewhere_lines_are_few_and_the_last_is_always_there() -> None:
 
 def test_a_last_line_that_is_shown_already_is_not_repeated() -> None:
     stream = io.StringIO()
-    progress = Progress(stream)
+    progress = ProgressLine(stream)
     progress.show("done")
     progress.end("done")
     assert stream.getvalue() == "done\n"

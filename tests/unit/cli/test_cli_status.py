@@ -15,7 +15,7 @@ import pytest
 from grete.cli.main import main
 from grete.clock import SystemClock
 from grete.coordination.base import Holder
-from grete.coordinator.standing import RESTARTING, STARTING
+from grete.coordinator.health import RESTARTING, STARTING
 from grete.metadata.job_index import claim_stream
 from grete.metadata.job_state import JobState, write_state
 from grete.model.ids import JobId

@@ -8,7 +8,7 @@ from grete.cli.doctor_connector import connector
 from grete.cli.doctor_finding import Finding
 from grete.cli.doctor_kafka import brokers, changelog_topic, clock, isolation, log_topic
 from grete.kafka.inspector import BrokerFacts, TopicFacts
-from grete.systems.kafka.stream_settings import StreamSettings
+from grete.systems.kafka.stream_settings import KafkaStreamSettings
 
 ALL = frozenset({"READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS", "CREATE"})
 LOG = "__samza_coordinator_views_1"
@@ -63,7 +63,7 @@ def test_a_topic_that_is_not_there_is_judged_by_the_brokers_it_needs() -> None:
 
 
 def test_a_changelog_may_have_many_partitions_and_must_be_compacted() -> None:
-    streams = StreamSettings({}, "kafka")
+    streams = KafkaStreamSettings({}, "kafka")
     assert failed(list(changelog_topic("kafka", streams, topic(partitions=8)))) == ""
     found = failed(list(changelog_topic("kafka", streams, topic(cleanup_policy="delete"))))
     assert "state that does not change would be deleted by age" in found

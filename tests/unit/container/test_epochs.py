@@ -16,7 +16,7 @@ import grete
 from grete.container.assignment import AssignedTask, Assignment
 from grete.container.control import Ended
 from grete.container.epochs import Epoch, run_epoch
-from grete.container.kept import EndedEpoch, Kept
+from grete.container.process_state import EndedEpoch, ProcessState
 from grete.container.run_lock import is_run_in, running_in
 from grete.container.start import Started, prepare
 from grete.errors import ProcessingError
@@ -90,7 +90,9 @@ class Running:
             self.outcomes.append((number, outcome))
             self.on_batch()
 
-        return run_epoch(started, LocalEngine(self.clock), self.control, self.clock, on_batch, None, Kept())
+        return run_epoch(
+            started, LocalEngine(self.clock), self.control, self.clock, on_batch, None, ProcessState()
+        )
 
     def outputs(self) -> list[bytes]:
         return [value for _, found in self.system.read("out", 0, 0) for value in found.column(1).to_pylist()]
@@ -249,7 +251,7 @@ def test_a_folder_says_whether_a_living_process_works_in_it(tmp_path: Path) -> N
 def test_a_fence_is_raised_once_as_long_as_all_that_worked_behind_it_has_ended(
     running: Running,
 ) -> None:
-    kept, fence = Kept(), Fence("container", 1)
+    kept, fence = ProcessState(), Fence("container", 1)
     assert not kept.take(fence), "nothing is known of a fence that this process has not raised"
     epoch = Epoch(running.started(), running.clock)
     epoch.began()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from grete.container import course
+from grete.container import lifecycle
 from grete.container.assignment import Assignment
 from grete.container.control import Control, Ended
 from grete.container.main_loop import ContainerMainLoop
@@ -112,7 +112,7 @@ def test_a_container_reports_that_it_is_at_a_barrier_and_leaves_it_with_the_dire
     coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The report is sent at once, and nothing is looked at again and again."""
-    monkeypatch.setattr(course, "_WAIT_AT_BARRIER_S", 3600)
+    monkeypatch.setattr(lifecycle, "_WAIT_AT_BARRIER_S", 3600)
     runs: list[Assignment] = []
 
     def work(assignment: Assignment, control: Control, on_batch: Any) -> Ended:
@@ -167,7 +167,7 @@ def test_a_container_whose_store_does_not_answer_starts_again_until_it_does(
     coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its process stays, as often as it takes: without intervention, and without an end (G15)."""
-    monkeypatch.setattr(course, "_OUTAGE_PAUSE_S", (0.001, 0.002))
+    monkeypatch.setattr(lifecycle, "_OUTAGE_PAUSE_S", (0.001, 0.002))
     outages: list[GreteError] = [
         StreamUnreachable("no broker answers"),
         LogUnreachable("no broker answers"),

@@ -21,7 +21,7 @@ from grete.model.ids import JobId
 from grete.model.job import TaskMode
 from grete.systems.local.system import LocalSystem
 from grete.tasks.stores.file import StoreFile
-from grete.testing.counting import Counter
+from grete.testing.counting import CountingTask
 from grete.testing.job import JobUnderTest
 from grete.testing.job_model import assignments_of
 
@@ -39,7 +39,7 @@ CONFIG = {
 
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[JobUnderTest]:
-    with JobUnderTest(Counter, CONFIG, directory=tmp_path) as started:
+    with JobUnderTest(CountingTask, CONFIG, directory=tmp_path) as started:
         yield started
 
 
@@ -116,7 +116,7 @@ def test_of_several_copies_the_furthest_is_taken_over(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     three = {**CONFIG, "job.standbytasks.replication.factor": "3"}
-    with JobUnderTest(Counter, three, directory=tmp_path) as job:
+    with JobUnderTest(CountingTask, three, directory=tmp_path) as job:
         count(job, "a")
         job.follow()
         behind = tmp_path / "behind"
@@ -156,7 +156,7 @@ def test_a_standby_writes_no_output_no_changelog_no_checkpoint_and_raises_no_fen
 
 def test_a_copy_can_live_on_another_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     other = {"job.standbytasks.state.dir": str(tmp_path / "other disk")}
-    with JobUnderTest(Counter, {**CONFIG, **other}, directory=tmp_path / "home") as job:
+    with JobUnderTest(CountingTask, {**CONFIG, **other}, directory=tmp_path / "home") as job:
         count(job, "a")
         job.follow()
         job.kill()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from grete.config.settings import Settings
-from grete.coordinator.plan import Plan, Planner
+from grete.coordinator.plan import JobPlan, Planner
 from grete.errors import ConfigError, StreamNotFound
 from grete.grouping.ssp import KEY
 from grete.keyed_log.memory import MemoryKeyedLog
@@ -20,7 +20,7 @@ from grete.model.job import JobModel
 from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem
 from grete.testing.clock import ManualClock
-from grete.testing.counting import Counter
+from grete.testing.counting import CountingTask
 from grete.testing.job import JobUnderTest
 from grete.testing.pytest_fixtures import StartJob
 from grete.testing.pytest_fixtures import start_job as start_job
@@ -55,7 +55,7 @@ class Starts:
         for name, count in partitions.items():
             self.system.ensure_stream(StreamSpec(name, count))
 
-    def start(self, config: dict[str, str]) -> Plan:
+    def start(self, config: dict[str, str]) -> JobPlan:
         with ExitStack() as stack:
             return Planner(JOB, self._home, self.stream, self._clock, stack).plan(Settings.of(config))
 
@@ -85,7 +85,7 @@ def read_by(model: JobModel) -> dict[str, list[str]]:
 def test_a_plain_restart_of_a_stateful_job_whose_input_is_partly_broadcast_moves_nothing(
     start_job: StartJob,
 ) -> None:
-    job = start_job(Counter, PARTLY, partitions={"local.in": 8})
+    job = start_job(CountingTask, PARTLY, partitions={"local.in": 8})
     before = read_by(job.model)
     assert before["Partition 6"] == ["in.3", "in.4", "in.6"]
     job.send("local.in", None, key="six", partition=6)
@@ -112,7 +112,7 @@ def test_a_partly_broadcast_input_that_grows_keeps_its_keys_with_their_task(star
 def test_of_a_broadcast_stream_only_the_listed_partitions_are_read_and_they_make_no_task(
     start_job: StartJob,
 ) -> None:
-    job = start_job(Counter, RULES, partitions={"local.in": 2, "local.rules": 5})
+    job = start_job(CountingTask, RULES, partitions={"local.in": 2, "local.rules": 5})
     assert read_by(job.model) == {"Partition 0": ["in.0", "rules.0"], "Partition 1": ["in.1", "rules.0"]}
     for partition in range(5):
         job.send("local.rules", None, key=f"rule {partition}", partition=partition)
@@ -149,7 +149,7 @@ def test_a_job_of_a_version_that_read_every_partition_comes_up_with_the_tasks_of
 ) -> None:
     """That version made of `task.inputs=in` and `task.broadcast.inputs=rules#0` what today's makes of both inputs."""
     was = {**RULES, "task.inputs": "local.in,local.rules"}
-    job = start_job(Counter, was, partitions={"local.in": 2, "local.rules": 5})
+    job = start_job(CountingTask, was, partitions={"local.in": 2, "local.rules": 5})
     assert len(job.model.tasks) == 5
     job.send("local.in", None, key="one", partition=1)
     job.run()
@@ -181,7 +181,7 @@ def test_partitions_that_a_restart_of_an_older_version_moved_stay_where_their_st
 def test_a_stateful_job_of_which_every_container_reads_everything_starts_again(start_job: StartJob) -> None:
     grouper = "org.apache.samza.container.grouper.stream.AllSspToSingleTaskGrouperFactory"
     config = {**CONFIG, KEY: grouper, "job.container.count": "2"}
-    job: JobUnderTest = start_job(Counter, config, partitions={"local.in": 2})
+    job: JobUnderTest = start_job(CountingTask, config, partitions={"local.in": 2})
     before = read_by(job.model)
     assert before == {"Task-0": ["in.0", "in.1"], "Task-1": ["in.0", "in.1"]}
     assert read_by(job.restart().model) == before

@@ -18,7 +18,7 @@ from grete.coordinator.events import (
     Launch,
     ModelChanged,
     RaiseFence,
-    Record,
+    RecordHistory,
     RequestStop,
     Run,
     StepDown,
@@ -46,7 +46,7 @@ def exited(
 ) -> tuple[State, list[object]]:
     launch = state.containers[container].launch
     after, actions = decide(state, ContainerExited(container, launch, code, "why"), now_s)
-    return after, [action for action in actions if not isinstance(action, Record)]
+    return after, [action for action in actions if not isinstance(action, RecordHistory)]
 
 
 def failed(
@@ -268,7 +268,7 @@ def test_an_exit_reported_twice_or_of_a_replaced_incarnation_changes_nothing() -
 
 def test_stop_asks_first_and_kills_at_the_deadline() -> None:
     state, actions = decide(started(), StopRequested(30, "please"), 100)
-    assert [a for a in actions if not isinstance(a, Record)] == [RequestStop(ZERO)]
+    assert [a for a in actions if not isinstance(a, RecordHistory)] == [RequestStop(ZERO)]
     assert decide(state, Tick(), 129)[1] == ()
     state, actions = decide(state, Tick(), 130)
     assert actions == (Kill(ZERO),)
@@ -347,7 +347,7 @@ def test_an_end_that_may_be_of_what_it_ran_before_is_no_end() -> None:
 def exit_row(state: State, code: int) -> dict[str, str]:
     """The container's exit in the history."""
     event = ContainerExited(ZERO, state.containers[ZERO].launch, code, "" if code in (0, 6) else "why")
-    records = [action for action in decide(state, event, 5)[1] if isinstance(action, Record)]
+    records = [action for action in decide(state, event, 5)[1] if isinstance(action, RecordHistory)]
     return dict(records[0].details)
 
 

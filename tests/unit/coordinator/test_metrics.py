@@ -22,7 +22,7 @@ from grete.coordinator.metadata_manager import MetadataMetrics
 from grete.coordinator.metrics import MetricFacts, job_metrics
 from grete.coordinator.progress import ReportedProgress
 from grete.coordinator.renewal import RenewalFigures
-from grete.coordinator.state import Barriers, Container, Failures, State
+from grete.coordinator.state import Barriers, ContainerState, Failures, State
 from grete.coordinator.view import View
 from grete.keyed_log.memory import MemoryKeyedLog
 from grete.metadata.coordinator_stream import CoordinatorStream
@@ -86,8 +86,8 @@ def test_what_the_loop_containers_and_checkpoints_know_is_exported() -> None:
         launches=4,
         barriers=Barriers(started=4, ended=3, timed_out=1, began_s=7, last_s=2.5),
         containers={
-            ContainerId("0"): Container(launch=4, running=True, failures=Failures(count=2)),
-            ContainerId("1"): Container(launch=2, given_up=True),
+            ContainerId("0"): ContainerState(launch=4, running=True, failures=Failures(count=2)),
+            ContainerId("1"): ContainerState(launch=2, given_up=True),
         },
     )
     lag = JobLag((SspLag(SSP, TaskName("Partition 3"), "41", "50", 8),))

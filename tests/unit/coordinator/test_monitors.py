@@ -20,12 +20,12 @@ from grete.coordinator.monitors.containers import (
     QueryProgressMonitor,
 )
 from grete.coordinator.monitors.findings import (
-    ContainerSilent,
     Finding,
     LagMeasured,
     PartitionChange,
     PartitionsChanged,
     QueryStuck,
+    SilentContainer,
     StreamsChanged,
 )
 from grete.coordinator.monitors.inputs import InputRegexMonitor, PartitionCountMonitor
@@ -119,11 +119,11 @@ def test_a_container_is_silent_when_its_last_heartbeat_is_old_and_that_is_report
     monitor = ContainerLivenessMonitor()
     facts = {C0: ContainerFacts(7, heartbeat_s=10)}
     assert monitor.observe(facts, 69, silent_after_s=60) == ()
-    assert monitor.observe(facts, 70, silent_after_s=60) == (ContainerSilent(C0, 7, 60),)
+    assert monitor.observe(facts, 70, silent_after_s=60) == (SilentContainer(C0, 7, 60),)
     assert monitor.observe(facts, 80, silent_after_s=60) == ()
     heard = {C0: ContainerFacts(7, heartbeat_s=81)}
     assert monitor.observe(heard, 100, silent_after_s=60) == ()
-    assert monitor.observe(heard, 141, silent_after_s=60) == (ContainerSilent(C0, 7, 60),)
+    assert monitor.observe(heard, 141, silent_after_s=60) == (SilentContainer(C0, 7, 60),)
 
 
 def test_a_container_that_never_spoke_is_silent_from_when_it_was_launched() -> None:
@@ -131,7 +131,7 @@ def test_a_container_that_never_spoke_is_silent_from_when_it_was_launched() -> N
     assert monitor.observe({C0: ContainerFacts(7)}, 100, silent_after_s=60) == ()
     assert monitor.observe({C0: ContainerFacts(8)}, 130, silent_after_s=60) == ()
     assert monitor.observe({C0: ContainerFacts(8)}, 189, silent_after_s=60) == ()
-    assert monitor.observe({C0: ContainerFacts(8)}, 190, silent_after_s=60) == (ContainerSilent(C0, 8, 60),)
+    assert monitor.observe({C0: ContainerFacts(8)}, 190, silent_after_s=60) == (SilentContainer(C0, 8, 60),)
 
 
 STUCK = ContainerFacts(7, state="running", batch_id=3, lag=12)
@@ -185,7 +185,7 @@ def test_a_monitor_that_fails_is_shown_while_it_fails_logged_once_and_harms_no_o
             raise RuntimeError("the broker is away")
         return ()
 
-    silent = ContainerSilent(C0, 1, 2.0)
+    silent = SilentContainer(C0, 1, 2.0)
     polls = [Poll("a", lambda: 10, observe), Poll("b", lambda: 10, lambda now_s: (silent,))]
     thread = MonitorThread(polls, clock, found.append)
     for _ in range(3):
@@ -289,7 +289,7 @@ def test_all_monitors_read_a_real_system_and_report_what_changed(system: LocalSy
     containers.update(heartbeat())
     assert step(1) == []
     containers.update(heartbeat())
-    assert step(599) == [ContainerSilent(C0, 1, 599)]
+    assert step(599) == [SilentContainer(C0, 1, 599)]
     containers.update(heartbeat())
     (stuck,) = step(1)
     assert stuck == QueryStuck(C0, 1, 600, batch_id=3, lag=8)

@@ -9,7 +9,7 @@ import pytest
 from grete.clock import SystemClock
 from grete.config.settings import Settings
 from grete.config.time_zone import local_time_zone, with_time_zone
-from grete.coordinator.coordinator import Asked
+from grete.coordinator.coordinator import RequestedRun
 from grete.keyed_log.memory import MemoryKeyedLog
 from grete.metadata.coordinator_stream import CoordinatorStream
 
@@ -24,7 +24,7 @@ def stream() -> CoordinatorStream:
 
 
 def _submitted(stream: CoordinatorStream, config: dict[str, str]) -> str | None:
-    asked = Asked(Settings.of(config), "run", True)
+    asked = RequestedRun(Settings.of(config), "run", True)
     return asked.write(stream, lambda settings: None).raw.get(ZONE)
 
 

@@ -16,7 +16,7 @@ from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.config.key_tables.job import SSP_GROUPER
 from grete.config.settings import Settings
 from grete.config.settings.coordinator import RetryPolicy
-from grete.coordinator.attempt import Attempt, Surroundings
+from grete.coordinator.attempt import AttemptWriter, Surroundings
 from grete.coordinator.coordinated import CoordinatedJob
 from grete.coordinator.events import ContainerRequested, Event, ModelChanged, StopRequested
 from grete.coordinator.plan import Planner
@@ -89,7 +89,7 @@ class Watched:
         self.clock = ManualClock()
         self.stream = CoordinatorStream(MemoryKeyedLog(self.clock), self.clock, source="test")
         self.stream.write_config(config, run_id="run", reason="")
-        attempt = Attempt(self.stream, "run", 2, {})
+        attempt = AttemptWriter(self.stream, "run", 2, {})
         self.view = View(JOB, self.stream, attempt.metrics, "run", 2, self.clock)
         planner = Planner(JOB, home, self.stream, self.clock, stack)
         asked(self.stream)

@@ -25,7 +25,7 @@ from grete.deploy.yarn import Yarn, yarn_plan
 from grete.errors import ConfigError, JobError, PackageError
 from grete.model.ids import JobId
 from grete.packages.build import build_api
-from grete.packages.manifest import Kind, encode
+from grete.packages.manifest import PackageKind, encode
 
 Make = Callable[..., Deployment]
 SITE = """<configuration>
@@ -182,7 +182,7 @@ def application_package(folder: Path) -> Path:
     """As `grete package build application` leaves it, without an interpreter."""
     made = build_api(folder)
     (folder / "__package").mkdir()
-    document = encode(replace(made.manifest, kind=Kind.APPLICATION))
+    document = encode(replace(made.manifest, kind=PackageKind.APPLICATION))
     (folder / "__package" / "manifest.json").write_bytes(document)
     return folder / "__package"
 

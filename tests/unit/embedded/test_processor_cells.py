@@ -20,7 +20,7 @@ from grete.coordinator.events import StopRequested
 from grete.embedded.agent import Agent
 from grete.embedded.launcher import ProcessorsLauncher
 from grete.embedded.leading import LeaderRequests, Leading
-from grete.embedded.orders import Order, Report, Wanted, decode, encode, order_cell, report_cell
+from grete.embedded.orders import Order, ProcessorReport, Wanted, decode, encode, order_cell, report_cell
 from grete.errors import (
     ConfigError,
     CoordinationUnreachable,
@@ -132,7 +132,7 @@ def test_what_a_processor_has_left_that_is_gone_is_removed(group: Group) -> None
         epoch = container_epoch(leadership, 1)
         order = Order(processor, "i", ContainerId("7"), epoch, Wanted.RUN, {})
         overwrite(group.cells, order_cell(processor), encode(order))
-        report = Report(processor, "i", ContainerId("7"), epoch, 0)
+        report = ProcessorReport(processor, "i", ContainerId("7"), epoch, 0)
         overwrite(group.cells, report_cell(processor), encode(report))
     group.start(1)
     left = {order_cell("a"), order_cell("later"), report_cell("later"), cell_name("members", "a")}
@@ -152,7 +152,7 @@ def test_what_was_ordered_before_is_not_kept_however_often_that_changes(group: G
 def test_orders_and_reports_of_another_version_are_read_as_far_as_they_are_known() -> None:
     """Processors of a job are upgraded one after the other; one that lacks what is needed is as no cell."""
     order = Order("a", "i", ZERO, container_epoch(3, 1), Wanted.RUN, {})
-    report = Report("a", "i", ZERO, container_epoch(3, 1), 0)
+    report = ProcessorReport("a", "i", ZERO, container_epoch(3, 1), 0)
     for value in (order, report):
         fields = msgspec.json.decode(encode(value))
         later = Cell(msgspec.json.encode({**fields, "of a later version": 1}), "1")

@@ -10,14 +10,14 @@ import pytest
 from grete.coordination.membership import Membership
 from grete.coordination.memory import MemoryCoordination
 from grete.embedded.agent import Agent
-from grete.embedded.place import Place
+from grete.embedded.place import ProcessorPlace
 from grete.errors import IllegalStateError, MembersElsewhere
 from grete.model.ending import ContainerEnd
 from grete.testing.clock import ManualClock
 
 TTL_S = 3.0
-HERE = Place("this machine", "/home/grete")
-ELSEWHERE = Place("another machine", "/home/grete")
+HERE = ProcessorPlace("this machine", "/home/grete")
+ELSEWHERE = ProcessorPlace("another machine", "/home/grete")
 
 
 def run_nothing(*_: object) -> ContainerEnd:
@@ -36,7 +36,7 @@ class Group:
         self.cells = MemoryCoordination(self.clock).cells("processors/job")
         self.members = Membership(self.cells, self.clock, ttl_s=TTL_S)
 
-    def agent(self, id: str, place: Place) -> Agent:
+    def agent(self, id: str, place: ProcessorPlace) -> Agent:
         return Agent(id, self.cells, self.clock, run_nothing, ignore, ttl_s=TTL_S, every_s=0.05, place=place)
 
 
@@ -68,7 +68,7 @@ def test_processors_of_one_place_join(group: Group) -> None:
 def test_another_home_is_another_place(group: Group) -> None:
     group.agent("a", HERE).join()
     with pytest.raises(MembersElsewhere, match=r"has another GRETE_HOME"):
-        group.agent("b", Place(HERE.loopback, "/srv/grete")).join(patiently=False)
+        group.agent("b", ProcessorPlace(HERE.loopback, "/srv/grete")).join(patiently=False)
 
 
 def test_a_member_that_names_no_place_is_elsewhere(group: Group) -> None:
@@ -80,9 +80,9 @@ def test_a_member_that_names_no_place_is_elsewhere(group: Group) -> None:
 def test_the_place_of_a_process_is_the_same_by_any_way_to_its_home(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "way").symlink_to(tmp_path / "home")
-    assert Place.here(tmp_path / "way") == Place.here(tmp_path / "home")
-    assert Place.here(tmp_path / "home").loopback
-    assert Place.here(tmp_path) != Place.here(tmp_path / "home")
+    assert ProcessorPlace.here(tmp_path / "way") == ProcessorPlace.here(tmp_path / "home")
+    assert ProcessorPlace.here(tmp_path / "home").loopback
+    assert ProcessorPlace.here(tmp_path) != ProcessorPlace.here(tmp_path / "home")
 
 
 def test_processors_of_several_machines_join_where_each_has_an_address(group: Group) -> None:

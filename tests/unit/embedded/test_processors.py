@@ -9,8 +9,8 @@ import pytest
 
 from grete.coordination.cells import Cell
 from grete.coordination.membership import Member
-from grete.embedded.orders import Order, Report, Wanted, Written
-from grete.embedded.seats import Seats, Sight
+from grete.embedded.orders import Order, ProcessorReport, Wanted, WrittenOrder
+from grete.embedded.placement import ContainerPlacement, Sight
 from grete.errors import ConfigError
 from grete.grouping.processors import keep_in_place
 from grete.launch.base import ContainerExit, ContainerStart
@@ -33,9 +33,9 @@ class World:
 
     def __init__(self, leadership: int = LEADERSHIP) -> None:
         self.members: dict[str, Member] = {}
-        self.orders: dict[str, Written] = {}
-        self.reports: dict[str, Report] = {}
-        self.seats = Seats(leadership)
+        self.orders: dict[str, WrittenOrder] = {}
+        self.reports: dict[str, ProcessorReport] = {}
+        self.seats = ContainerPlacement(leadership)
         self.joined = 0
 
     def join(self, *ids: str) -> None:
@@ -46,7 +46,7 @@ class World:
     def look(self) -> list[Order]:
         orders = self.seats.look(self.sight())
         for order in orders:
-            self.orders[order.processor] = Written(order, Cell(b"", str(len(self.orders))))
+            self.orders[order.processor] = WrittenOrder(order, Cell(b"", str(len(self.orders))))
         return orders
 
     def sight(self) -> Sight:
@@ -57,7 +57,7 @@ class World:
 
     def end(self, id_: str, code: int = 6, *, leaves: bool = False) -> None:
         order = self.orders[id_].order
-        self.reports[id_] = Report(
+        self.reports[id_] = ProcessorReport(
             id_, order.incarnation, order.container, order.epoch, code, "why", leaves=leaves
         )
 
@@ -173,7 +173,7 @@ def test_a_leader_that_was_succeeded_changes_no_order_of_its_successor() -> None
     new.members, new.orders = old.members, dict(old.orders)
     order = old.orders["a"].order
     newer = Order(order.processor, order.incarnation, ContainerId("0"), epoch(1, 4), Wanted.RUN, {})
-    old.orders["a"] = Written(newer, Cell(b"", "9"))
+    old.orders["a"] = WrittenOrder(newer, Cell(b"", "9"))
     old.seats.want(ContainerId("0"), Wanted.STOP)
     assert old.look() == []
 

@@ -21,10 +21,10 @@ from grete.kafka.settings import (
     coordinator_log_settings,
 )
 from grete.keyed_log import kafka_header
-from grete.keyed_log.kafka_header import Origin
+from grete.keyed_log.kafka_header import AppendOrigin
 from grete.keyed_log.kafka_reader import Terms
 from grete.model.streams import StreamSpec
-from grete.systems.kafka.stream_settings import StreamSettings
+from grete.systems.kafka.stream_settings import KafkaStreamSettings
 
 BROKERS = {"systems.kafka.consumer.bootstrap.servers": "one:9092"}
 
@@ -141,7 +141,7 @@ def test_settings_do_not_show_their_secrets() -> None:
 def test_a_header_comes_back_as_it_was_written(
     epoch: int | None, id_: str, scope: str, remaining: int
 ) -> None:
-    origin = Origin(epoch, id_, scope)
+    origin = AppendOrigin(epoch, id_, scope)
     try:
         header = kafka_header.with_remaining(remaining, kafka_header.encode(origin))
     except UnicodeEncodeError:
@@ -163,9 +163,9 @@ def test_records_of_a_lower_epoch_count_until_a_higher_one_was_seen() -> None:
     terms = Terms()
 
     def admit(epoch: int | None, scope: str, id_: str) -> bool:
-        return terms.admit(kafka_header.with_remaining(0, kafka_header.encode(Origin(epoch, id_, scope))), 7)[
-            0
-        ]
+        return terms.admit(
+            kafka_header.with_remaining(0, kafka_header.encode(AppendOrigin(epoch, id_, scope))), 7
+        )[0]
 
     assert [admit(1, "job", "a"), admit(1, "job", "a"), admit(2, "job", "b")] == [True, True, True]
     assert [admit(1, "job", "c"), admit(1, "job", "c")] == [False, False]
@@ -234,6 +234,6 @@ def test_a_wrong_setting_of_a_client_is_refused_at_the_submit() -> None:
 )
 def test_a_replication_factor_that_is_none_is_named_by_the_key_that_says_it(key: str) -> None:
     with pytest.raises(ConfigError, match=f"^{key}='many'"):
-        StreamSettings({"streams.orders.samza.system": "kafka", key: "many"}, "kafka").of(
+        KafkaStreamSettings({"streams.orders.samza.system": "kafka", key: "many"}, "kafka").of(
             StreamSpec("orders", 1)
         )

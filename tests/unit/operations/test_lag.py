@@ -9,7 +9,7 @@ import pytest
 from grete.checkpoint.lag import JobLag, measure_lag
 from grete.config.settings import Settings
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
-from grete.systems.admin import Origin, PartitionOffsets
+from grete.systems.admin import KeyOrigin, PartitionOffsets
 
 IN, RULES = SystemStream("kafka", "in"), SystemStream("kafka", "rules")
 TASKS = [TaskName("Partition 0"), TaskName("Partition 1")]
@@ -62,7 +62,7 @@ def test_a_partition_that_no_task_reads_yet_counts() -> None:
 
 
 def test_a_partition_that_was_added_counts_whole_as_it_will_be_read() -> None:
-    added = PartitionOffsets("0", "4", "5", Origin(0, "10"))
+    added = PartitionOffsets("0", "4", "5", KeyOrigin(0, "10"))
     checkpoint = {TASKS[0]: {ssp(0): "9"}}
     found = lag(checkpoint, {0: held(0, 10), 2: added})
     assert [(row.task, row.records) for row in found.rows] == [(TASKS[0], 0), (None, 5)]

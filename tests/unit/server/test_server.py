@@ -23,11 +23,11 @@ from grete.model.ids import ContainerId, JobId
 from grete.server import app as server_app
 from grete.server import serve
 from grete.server.app import build_app
-from grete.server.connections import MOST, Limits, bounded_protocol
+from grete.server.connections import MOST, ConnectionLimits, bounded_protocol
 from grete.server.guard import Tokens
 from grete.server.serve import HttpServer, bind, bind_beside, write_token
 from grete.testing.waiting import eventually
-from grete.wire.container_protocol import Assignment, Command, Directive, Heartbeat
+from grete.wire.container_protocol import AssignmentMessage, Command, Directive, Heartbeat
 
 TOKEN = "t0ken"  # noqa: S105 - of this test
 TOKENS = Tokens(TOKEN, container=TOKEN)
@@ -55,8 +55,10 @@ class View:
     def job_model_document(self) -> bytes:
         return b'{"containers":{}}'
 
-    def assignment(self, container_id: str) -> Assignment | None:
-        made = Assignment(job=JobId("job"), container_id=ContainerId("0"), epoch=7, config={}, tasks=())
+    def assignment(self, container_id: str) -> AssignmentMessage | None:
+        made = AssignmentMessage(
+            job=JobId("job"), container_id=ContainerId("0"), epoch=7, config={}, tasks=()
+        )
         return made if container_id == "0" else None
 
     def heartbeat(self, container_id: str, heartbeat: Heartbeat) -> Directive:
@@ -263,7 +265,7 @@ def raw(port: int, head: bytes) -> socket.socket:
 
 def test_silent_connections_keep_no_client_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections need no token to be opened; a heartbeat gets through all the same."""
-    monkeypatch.setattr(serve, "bounded_protocol", lambda: bounded_protocol(Limits(most=8)))
+    monkeypatch.setattr(serve, "bounded_protocol", lambda: bounded_protocol(ConnectionLimits(most=8)))
     server = HttpServer(View(), bind("127.0.0.1", 0), TOKENS)
     server.start()
     port = int(server.url.rsplit(":", 1)[1])
@@ -311,7 +313,7 @@ def test_a_thousand_idle_connections_cost_no_heartbeat_and_no_more_than_the_limi
 
 
 def test_the_head_of_a_request_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serve, "bounded_protocol", lambda: bounded_protocol(Limits(head_s=0.1)))
+    monkeypatch.setattr(serve, "bounded_protocol", lambda: bounded_protocol(ConnectionLimits(head_s=0.1)))
     server = HttpServer(View(), bind("127.0.0.1", 0), TOKENS)
     server.start()
     port = int(server.url.rsplit(":", 1)[1])
@@ -328,7 +330,7 @@ LARGE = 64 << 20
 
 @contextlib.contextmanager
 def large_answer(
-    monkeypatch: pytest.MonkeyPatch, limits: Limits
+    monkeypatch: pytest.MonkeyPatch, limits: ConnectionLimits
 ) -> Iterator[tuple[socket.socket, HttpServer, list[bool]]]:
     """A client that has asked for more than buffers take, its server, and whether that has begun to answer."""
     asked: list[bool] = []
@@ -353,7 +355,7 @@ def large_answer(
 def test_who_takes_an_answer_slowly_has_longer_than_for_the_head_of_a_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with large_answer(monkeypatch, Limits(head_s=0.1, unread_s=60)) as (slow, server, asked):
+    with large_answer(monkeypatch, ConnectionLimits(head_s=0.1, unread_s=60)) as (slow, server, asked):
         taken = len(slow.recv(1000))
         assert asked
         for _ in range(3):  # each of them lasts as long as the deadline of a head
@@ -366,7 +368,7 @@ def test_who_takes_an_answer_slowly_has_longer_than_for_the_head_of_a_request(
 
 def test_who_takes_nothing_of_an_answer_is_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
     """Above the limit no idle connection would be left to make room, and no heartbeat would come in."""
-    with large_answer(monkeypatch, Limits(unread_s=0.1)) as (slow, server, asked):
+    with large_answer(monkeypatch, ConnectionLimits(unread_s=0.1)) as (slow, server, asked):
         connections = server._server.server_state.connections
         eventually(lambda: asked, "the server answers")
         eventually(lambda: not connections, "the server lets it go")

@@ -23,7 +23,7 @@ from grete.server.app import build_app
 from grete.server.guard import Right, Tokens
 from grete.server.openapi import SCHEMAS, document
 from grete.server.routes import GuardedRoute
-from grete.wire.container_protocol import Assignment, Command, Directive, Heartbeat
+from grete.wire.container_protocol import AssignmentMessage, Command, Directive, Heartbeat
 
 TOKEN = "t0ken"  # noqa: S105 - of this test
 HOST = {"host": "127.0.0.1:8080"}
@@ -47,8 +47,8 @@ class View:
     def job_model_document(self) -> bytes:
         return b"{}"
 
-    def assignment(self, container_id: str) -> Assignment | None:
-        made = Assignment(
+    def assignment(self, container_id: str) -> AssignmentMessage | None:
+        made = AssignmentMessage(
             job=JobId("job"), container_id=ContainerId("0"), epoch=EPOCH, config=SECRET, tasks=()
         )
         return made if container_id == "0" else None

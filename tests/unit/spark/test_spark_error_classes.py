@@ -13,16 +13,16 @@ import pytest
 
 from grete.errors import ApplicationError, LoginRefused, StateDoesNotFit
 from grete.model.ending import ExitCode, exit_code
-from grete.spark.error_classes import CLASSES, EXCEPTIONS, Kind, refused
+from grete.spark.error_classes import CLASSES, EXCEPTIONS, ErrorKind, refused
 from grete.spark.failures import failed
 
 CHECKPOINT = "/home/of job/lineages/1/spark"
 KINDS = {
-    Kind.DAMAGED: (StateDoesNotFit, f"Bring {CHECKPOINT} back whole"),
-    Kind.CHANGED: (StateDoesNotFit, "Run it with build as it was"),
-    Kind.WRONG_CODE: (ApplicationError, "Mend build"),
-    Kind.NO_CLASS: (ApplicationError, "spark.jars.packages"),
-    Kind.REFUSED: (LoginRefused, "Check user, password, certificates and rights"),
+    ErrorKind.DAMAGED: (StateDoesNotFit, f"Bring {CHECKPOINT} back whole"),
+    ErrorKind.CHANGED: (StateDoesNotFit, "Run it with build as it was"),
+    ErrorKind.WRONG_CODE: (ApplicationError, "Mend build"),
+    ErrorKind.NO_CLASS: (ApplicationError, "spark.jars.packages"),
+    ErrorKind.REFUSED: (LoginRefused, "Check user, password, certificates and rights"),
 }
 MAY_PASS = {
     "CANNOT_LOAD_CHECKPOINT_FILE_MANAGER.UNCATEGORIZED",
@@ -77,7 +77,7 @@ def test_each_exception_of_javas_ends_the_job_with_what_is_wrong_and_the_way_out
     _is_ended(refused(said, CHECKPOINT), EXCEPTIONS[name].kind, name.rpartition(".")[2])
 
 
-def _is_ended(error: Exception | None, kind: Kind, name: str) -> None:
+def _is_ended(error: Exception | None, kind: ErrorKind, name: str) -> None:
     made, way_out = KINDS[kind]
     assert type(error) is made
     assert exit_code(error) == ExitCode.UNUSABLE

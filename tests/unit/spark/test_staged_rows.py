@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from grete.errors import StorageFull, StreamError
 from grete.spark.failures import failed
-from grete.spark.sinks.staged import Segment, StagedRows, cleared, stage
+from grete.spark.sinks.staged import StagedRows, StagedSegment, cleared, stage
 from grete.systems.partitioner import partition_of
 from grete.systems.records import unpack
 from grete.testing.waiting import patient
@@ -23,17 +23,17 @@ Records = list[tuple[bytes | None, bytes | None]]
 PARTITIONS = 3
 
 
-def described(parts: Sequence[Sequence[Records]], folder: Path, at_most: int) -> list[Segment]:
+def described(parts: Sequence[Sequence[Records]], folder: Path, at_most: int) -> list[StagedSegment]:
     """What Spark collects of its partitions, each of which gives its worker some batches."""
     schema = pa.schema([("key", pa.binary()), ("value", pa.binary())])
-    found: list[Segment] = []
+    found: list[StagedSegment] = []
     for part in parts:
         batches = [
             pa.RecordBatch.from_pylist([{"key": k, "value": v} for k, v in batch], schema=schema)
             for batch in part
         ]
         for rows in stage(batches, str(folder), PARTITIONS, 7, at_most):
-            found += [Segment(**row) for row in rows.to_pylist()]
+            found += [StagedSegment(**row) for row in rows.to_pylist()]
     return found
 
 

@@ -12,7 +12,7 @@ from grete.model.fence import Fence
 from grete.model.ids import SystemStreamPartition
 from grete.model.streams import StreamSpec
 from grete.spark.planned_source import LocalReader
-from grete.systems.admin import Origin
+from grete.systems.admin import KeyOrigin
 from grete.systems.commit_group import CommitGroup, SegmentWrite
 from grete.systems.key_hashes import murmur2
 from grete.systems.local.stream_rows import StreamInfo
@@ -93,12 +93,12 @@ def test_partitions_are_added_and_know_where_their_keys_were(system: LocalSystem
     assert origins == {
         0: None,
         1: None,
-        2: Origin(0, "3"),
-        3: Origin(1, "0"),
-        4: Origin(0, "3"),
-        5: Origin(1, "0"),
-        6: Origin(2, "1"),
-        7: Origin(3, "0"),
+        2: KeyOrigin(0, "3"),
+        3: KeyOrigin(1, "0"),
+        4: KeyOrigin(0, "3"),
+        5: KeyOrigin(1, "0"),
+        6: KeyOrigin(2, "1"),
+        7: KeyOrigin(3, "0"),
     }
 
 

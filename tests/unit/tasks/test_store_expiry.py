@@ -23,7 +23,7 @@ from grete.migration.take_over import changelog
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.model.startpoint import Startpoint, StartpointKind, StateChoice, StateRequest
 from grete.model.streams import StreamSpec
-from grete.systems.kafka.stream_settings import StreamSettings
+from grete.systems.kafka.stream_settings import KafkaStreamSettings
 from grete.systems.local.compactor import CompactionLimits
 from grete.systems.local.housekeeping import Housekeeper
 from grete.systems.local.system import LocalSystem
@@ -374,7 +374,7 @@ def test_entries_expire_in_an_application_with_its_own_process(start: Start) -> 
 def topic_settings(**own: str) -> dict[str, str]:
     extra = {f"stores.shelf.changelog.kafka.{key.replace('_', '.')}": value for key, value in own.items()}
     config = CONFIG | {"job.name": "j", "stores.shelf.changelog": "kafka.c"} | extra
-    return dict(StreamSettings(config, "kafka").of(StreamSpec("c", 1, compacted=True)).config)
+    return dict(KafkaStreamSettings(config, "kafka").of(StreamSpec("c", 1, compacted=True)).config)
 
 
 def test_the_topic_of_a_changelog_is_compacted_and_deletes_by_age() -> None:
@@ -407,7 +407,7 @@ def test_a_topic_that_is_there_is_judged_by_what_expires(topic: str, own: str, s
         f"stores.shelf.changelog.kafka.{key}": value
         for key, _, value in (one.partition("=") for one in own.split())
     }
-    settings = StreamSettings(
+    settings = KafkaStreamSettings(
         CONFIG | {"job.name": "j", "stores.shelf.changelog": "kafka.c"} | extra, "kafka"
     )
     found = settings.changelog_problem("c", {"cleanup.policy": policy, "retention.ms": kept_ms})
@@ -419,6 +419,6 @@ def test_a_topic_that_is_there_is_judged_by_what_expires(topic: str, own: str, s
 
 
 def test_without_expiry_a_topic_that_deletes_is_refused() -> None:
-    settings = StreamSettings({"job.name": "j", "stores.shelf.changelog": "kafka.c"}, "kafka")
+    settings = KafkaStreamSettings({"job.name": "j", "stores.shelf.changelog": "kafka.c"}, "kafka")
     found = settings.changelog_problem("c", {"cleanup.policy": "compact,delete", "retention.ms": "60000"})
     assert "deleted by age" in str(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from grete.coordination.base import Leadership
-from grete.coordinator.plan import Plan
+from grete.coordinator.plan import JobPlan
 from grete.coordinator.state import FINAL
 from grete.launch.base import ContainerExit
 from grete.model.ids import ContainerId, JobId
@@ -121,7 +121,7 @@ class Conduct:
             raise Violation("an epoch never repeats", program.incarnation)
         self._world.containers[program.incarnation] = program
 
-    def check_model(self, plan: Plan) -> None:
+    def check_model(self, plan: JobPlan) -> None:
         """A coordinator is about to make this model the job's.
 
         Raises:

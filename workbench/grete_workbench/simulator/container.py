@@ -17,8 +17,8 @@ import orjson
 from grete.container.assignment import Assignment, parse_assignment
 from grete.container.control import Control
 from grete.container.control import Ended as QueryEnded
-from grete.container.course import Course, Fetch, Locate, Step, Wait, WaitAt, Work
-from grete.container.kept import Kept
+from grete.container.lifecycle import ContainerLifecycle, Fetch, Locate, Step, WaitAt, WaitForAnswer, Work
+from grete.container.process_state import ProcessState
 from grete.environment import COORDINATOR_URL
 from grete.errors import CoordinatorUnavailable, Fenced, GreteError
 from grete.launch.base import ContainerStart
@@ -71,9 +71,9 @@ class ContainerProgram:
         self._stream = CoordinatorStream(self.log, self.process.clock, source="SamzaContainer")
         self._heartbeat = Heartbeat(self.epoch)
         self._answered_s = self.process.clock.monotonic_s()
-        self.course = Course(self.id, self.epoch, self.control, self._report)
+        self.course = ContainerLifecycle(self.id, self.epoch, self.control, self._report)
         self._is_assigned = False
-        self.kept = Kept()
+        self.kept = ProcessState()
         self.slots_at_most = _SHARES
         self.query: QueryRun | None = None
         self.process.on_end.append(self._release)
@@ -110,7 +110,7 @@ class ContainerProgram:
                 LocalityManager(self._stream).write_locality(self.id, self.host)
             case Work(assignment):
                 return (yield from self._process(assignment))
-            case Wait(timeout_s) | WaitAt(_, timeout_s):
+            case WaitForAnswer(timeout_s) | WaitAt(_, timeout_s):
                 yield Sleep(max(timeout_s, _WAIT_S))
         return None
 

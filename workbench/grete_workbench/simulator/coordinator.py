@@ -20,17 +20,17 @@ from grete.coordination.memory import MemoryCoordination
 from grete.coordinator.attempt import Address, Surroundings
 from grete.coordinator.coordinator import (
     Adopt,
-    Asked,
     Begin,
     Coordinator,
+    RequestedRun,
     Serve,
     Served,
     Step,
-    Wait,
+    WaitForEvents,
 )
 from grete.coordinator.events import Event, ModelChanged, Tick
 from grete.coordinator.loop import CoordinatorLoop
-from grete.coordinator.plan import Plan, Planner
+from grete.coordinator.plan import JobPlan, Planner
 from grete.coordinator.renewal import Renewal
 from grete.coordinator.state import FINAL, ContainerSpec
 from grete.coordinator.view import View
@@ -64,7 +64,7 @@ class WatchedPlanner(Planner):
 
     conduct: Conduct
 
-    def plan(self, settings: Settings) -> Plan:
+    def plan(self, settings: Settings) -> JobPlan:
         """See Planner."""
         plan = super().plan(settings)
         self.conduct.check_model(plan)
@@ -183,16 +183,18 @@ class CoordinatorProgram(Server):
             except HeldByOther:
                 yield Sleep(_CAMPAIGN_S)
 
-    def _asked(self, stream: CoordinatorStream) -> Asked | None:
+    def _asked(self, stream: CoordinatorStream) -> RequestedRun | None:
         """The plan to run; None when there is no configuration at all."""
         run_id = stream.run_id()
         if self.submitted is not None and self.submitted[0] != run_id:
             validate(self.submitted[1])
-            return Asked(Settings.of(self.submitted[1]), self.submitted[0], is_submitted=True)
+            return RequestedRun(Settings.of(self.submitted[1]), self.submitted[0], is_submitted=True)
         # a submit that died after it was written: its operator looks before he does it again
-        return None if run_id is None else Asked(Settings.of(stream.config()), run_id, is_submitted=False)
+        return (
+            None if run_id is None else RequestedRun(Settings.of(stream.config()), run_id, is_submitted=False)
+        )
 
-    def _coordinate(self, asked: Asked, stream: CoordinatorStream, renewal: Renewal) -> Script:
+    def _coordinate(self, asked: RequestedRun, stream: CoordinatorStream, renewal: Renewal) -> Script:
         planner = WatchedPlanner(JOB, self.home, stream, self._clock, ExitStack())
         planner.conduct = self.world.conduct
         planner.systems["local"] = self.system
@@ -210,7 +212,7 @@ class CoordinatorProgram(Server):
             step: Step | None = next(steps)
         while step is not None:
             self._look_at(step, stream)
-            yield Sleep(_POLL_S if isinstance(step, Wait) else 0.001)
+            yield Sleep(_POLL_S if isinstance(step, WaitForEvents) else 0.001)
             try:
                 step = steps.send(self._take(step))
             except StopIteration:
@@ -224,7 +226,7 @@ class CoordinatorProgram(Server):
                 self.world.watch.reads_config(settings.raw, self.process.name)
             case Adopt(model):
                 self._unchanged = self._find_unchanged(stream, model)
-            case Wait() if self._unchanged is not None:
+            case WaitForEvents() if self._unchanged is not None:
                 self._check_adopted(self._unchanged)
                 self._unchanged = None
                 self.process.spawn(self._monitors(), _MONITORS_S)
@@ -234,7 +236,7 @@ class CoordinatorProgram(Server):
             case Serve(_, view):
                 self._view = view
                 return Served(Address(self.url, self.home / "token", self.home / "token"), self.launcher)
-            case Wait():
+            case WaitForEvents():
                 arrived = [*self._posted] or [Tick()]
                 self._posted.clear()
                 return arrived

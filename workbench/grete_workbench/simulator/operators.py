@@ -11,7 +11,7 @@ from grete.coordination.memory import MemoryCoordination
 from grete.errors import GreteError
 from grete.keyed_log.base import Entry
 from grete.metadata.config_in_force import ConfigInForce
-from grete.metadata.container_requests import ContainerRequest, write_container_request
+from grete.metadata.container_requests import StoredContainerRequest, write_container_request
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.job_state import Request, RequestKind, StopRequest, write_request, write_stop_request
 from grete.metadata.startpoint_state import state_entry
@@ -165,7 +165,7 @@ class Operator:
         epoch = self._leading_epoch()
         if epoch is not None:
             self._asked += 1
-            request = ContainerRequest(container, what, epoch, 8.0, f"request-{self._asked}")
+            request = StoredContainerRequest(container, what, epoch, 8.0, f"request-{self._asked}")
             write_container_request(self._stream, request)
 
     def drain(self) -> None:

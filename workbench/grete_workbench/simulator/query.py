@@ -9,7 +9,7 @@ from grete.container.assignment import Assignment
 from grete.container.checkpoints import checkpoint_store
 from grete.container.control import Ended, Interruption
 from grete.container.epochs import Epoch
-from grete.container.kept import EndedEpoch
+from grete.container.process_state import EndedEpoch
 from grete.container.share_server import EndedWell
 from grete.container.start import steps
 from grete.errors import GreteError, JobError

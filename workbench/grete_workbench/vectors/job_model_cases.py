@@ -16,7 +16,7 @@ from grete.keyed_log.memory import MemoryKeyedLog
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.model.ids import ContainerId, SystemStreamPartition, TaskName, ssp_label
 from grete.model.job import ContainerModel, JobModel, TaskMode, TaskModel
-from grete.model.messages import Origin
+from grete.model.messages import MessageOrigin
 from grete.model.metadata import JobCoordinatorMetadata
 from grete.wire import coordinator_message, java_json, job_coordinator_metadata, job_model_json, store_value
 from grete.wire.java_hash import JavaHashMap
@@ -255,7 +255,7 @@ def _check_metadata_write(case: Case) -> None:
     meta = case["meta"]
     metadata = JobCoordinatorMetadata(*case["metadata"])
     text = job_coordinator_metadata.encode(metadata).decode()
-    origin = Origin(meta["source"], meta["host"], meta["username"], meta["timestamp"])
+    origin = MessageOrigin(meta["source"], meta["host"], meta["username"], meta["timestamp"])
     key = coordinator_message.encode_key("set-job-coordinator-metadata", case["cluster_type"])
     same("key", key.decode(), case["key_utf8"])
     value = store_value.encode("set-job-coordinator-metadata", text, origin).decode()

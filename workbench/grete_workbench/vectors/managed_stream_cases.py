@@ -23,7 +23,7 @@ from grete.model.messages import (
     SET_TASK_CONTAINER,
     SET_TASK_MODE,
     SET_TASK_PARTITION,
-    Origin,
+    MessageOrigin,
 )
 from grete.wire import java_json, job_coordinator_metadata, job_model_json, locality_json, store_value
 from grete.wire.coordinator_message import decode, encode_key, encode_value
@@ -151,7 +151,7 @@ def check_manager(case: Case) -> None:
 def _check_single(case: Case, message_type: str) -> None:
     key, value = case["args"]
     meta = case["meta"]
-    origin = Origin(meta["source"], meta["host"], meta["username"], meta["timestamp"])
+    origin = MessageOrigin(meta["source"], meta["host"], meta["username"], meta["timestamp"])
     same("key", encode_key(message_type, key).decode(), case["key_utf8"])
     same("value", store_value.encode(message_type, value, origin).decode(), case["value_utf8"])
 

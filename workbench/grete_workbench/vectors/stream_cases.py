@@ -13,7 +13,7 @@ from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
 from grete.metadata.namespaced_store import NamespacedStore
 from grete.metadata.samza_bootstrap import bootstrap, of_type
 from grete.model.ids import JobId
-from grete.model.messages import CoordinatorMessage, Origin
+from grete.model.messages import CoordinatorMessage, MessageOrigin
 from grete.wire import coordinator_message as codec
 from grete.wire import java_json, store_key, store_value
 from grete_workbench.vectors.registry import (
@@ -83,7 +83,7 @@ def _has_surrogate(text: str) -> bool:
 
 
 def _message(case: Case) -> CoordinatorMessage:
-    origin = Origin(case["source"], case["host"], case["username"], case["timestamp"])
+    origin = MessageOrigin(case["source"], case["host"], case["username"], case["timestamp"])
     if not case["class"].startswith("Delete") and case["class"] not in _TYPES:
         raise Difference(
             f"no check for messages of the class {case['class']!r}; known are {', '.join(_TYPES)}"
@@ -144,7 +144,7 @@ def _check_value_serde(case: Case) -> None:
 
     def compute() -> str:
         meta = expected.get("meta", {"source": "s", "host": "h", "username": "u", "timestamp": 1})
-        origin = Origin(meta["source"], meta["host"], meta["username"], meta["timestamp"])
+        origin = MessageOrigin(meta["source"], meta["host"], meta["username"], meta["timestamp"])
         return store_value.encode(case["type"], case["value"], origin).decode()
 
     got = result_of(compute, expected, "value")

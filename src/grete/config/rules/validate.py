@@ -48,18 +48,18 @@ _NO_TEXT = re.compile(r"[\x00\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ValidationReport:
     """The findings of a check. The configuration can be used when there are no errors."""
 
     errors: tuple[str, ...]
     warnings: tuple[str, ...]
 
 
-def check(config: Mapping[str, str]) -> Report:
+def check(config: Mapping[str, str]) -> ValidationReport:
     """Everything that is wrong or looks wrong with a configuration."""
     hide = Redactor.of(config)
     errors = [hide.everything(problem) for rule in _RULES for problem in rule(config)]
-    return Report(tuple(dict.fromkeys(errors)), tuple(warnings_of(config)))
+    return ValidationReport(tuple(dict.fromkeys(errors)), tuple(warnings_of(config)))
 
 
 def validate(config: Mapping[str, str]) -> tuple[str, ...]:

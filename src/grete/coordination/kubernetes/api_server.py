@@ -20,8 +20,8 @@ from grete.coordination.kubernetes.credential import Credential, Pem
 from grete.errors import CoordinationError, CoordinationUnreachable
 from grete.http_answers import (
     NO_CONNECTION,
-    Answer,
     HTTPError,
+    HttpResponse,
     PoolManager,
     connections,
     time_limits,
@@ -151,7 +151,7 @@ class ApiServer:
             if answer.status == _UNAUTHORIZED and self._access.refuse(credential):
                 return  # who looks again has another one
             if answer.status in _REFUSED:
-                self._document(Answer("GET", url, answer.status, answer.data), path)
+                self._document(HttpResponse("GET", url, answer.status, answer.data), path)
             answer.read1(1)
 
     def _request(
@@ -161,8 +161,8 @@ class ApiServer:
         timeout_s: float,
         body: Document | None = None,
         parameters: Mapping[str, str] | None = None,
-    ) -> Answer:
-        def answered(credential: Credential) -> Answer:
+    ) -> HttpResponse:
+        def answered(credential: Credential) -> HttpResponse:
             client = self._opened(credential)
             try:
                 answer = whole_answer(
@@ -206,7 +206,7 @@ class ApiServer:
             if self._client is client:
                 self._client = None
 
-    def _document(self, answer: Answer, path: str) -> Document:
+    def _document(self, answer: HttpResponse, path: str) -> Document:
         document = _object(answer)
         if answer.is_success and document is not None:
             return document
@@ -232,7 +232,7 @@ class ApiServer:
             client.clear()
 
 
-def _object(answer: Answer) -> Document | None:
+def _object(answer: HttpResponse) -> Document | None:
     """The JSON object that was answered, None for anything else."""
     try:
         document = answer.json()
@@ -241,6 +241,6 @@ def _object(answer: Answer) -> Document | None:
     return document if isinstance(document, dict) else None
 
 
-def _is_status(answer: Answer, *codes: int) -> bool:
+def _is_status(answer: HttpResponse, *codes: int) -> bool:
     """Whether the API server itself says one of these: a proxy's page with that code says nothing of objects."""
     return answer.status in codes and (_object(answer) or {}).get("kind") == "Status"

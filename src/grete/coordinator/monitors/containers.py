@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from grete.coordinator.monitors.findings import ContainerSilent, QueryStuck
+from grete.coordinator.monitors.findings import QueryStuck, SilentContainer
 from grete.model.ids import ContainerId
 
 _RUNNING = "running"
@@ -63,7 +63,7 @@ class ContainerLivenessMonitor:
     def __init__(self) -> None:
         self._watches = _Watches()
 
-    def observe(self, facts: Facts, now_s: float, *, silent_after_s: float) -> tuple[ContainerSilent, ...]:
+    def observe(self, facts: Facts, now_s: float, *, silent_after_s: float) -> tuple[SilentContainer, ...]:
         """Judge every container."""
         watches = self._watches.update(
             {id_: (seen.launch, seen.heartbeat_s) for id_, seen in facts.items()}, now_s
@@ -74,7 +74,7 @@ class ContainerLivenessMonitor:
             silent_s = now_s - (watch.since_s if heartbeat_s is None else heartbeat_s)
             if silent_s >= silent_after_s and not watch.reported:
                 watch.reported = True
-                found.append(ContainerSilent(id_, facts[id_].launch, silent_s))
+                found.append(SilentContainer(id_, facts[id_].launch, silent_s))
         return tuple(found)
 
 

@@ -37,7 +37,7 @@ class StreamsChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerSilent:
+class SilentContainer:
     """This incarnation of a container has not sent a heartbeat for `silent_s`. Found once in a silence."""
 
     container: ContainerId
@@ -63,4 +63,4 @@ class LagMeasured:
     lag: JobLag
 
 
-Finding = PartitionsChanged | StreamsChanged | ContainerSilent | QueryStuck | LagMeasured
+Finding = PartitionsChanged | StreamsChanged | SilentContainer | QueryStuck | LagMeasured

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from grete.api import Batch
-from grete.checkpoint.output_commits import HEADER, ONCE, Attempt, LineageCommits, stamp_prefix
+from grete.checkpoint.output_commits import HEADER, ONCE, LineageCommits, WriterAttempt, stamp_prefix
 from grete.container.assignment import Assignment
 from grete.errors import ConfigError
 from grete.keyed_log.base import Entry
@@ -30,16 +30,16 @@ HEADERS = "array<struct<key:string,value:binary>>"
 _runs = itertools.count(1)
 
 
-def new_attempt(assignment: Assignment) -> Attempt:
+def new_attempt(assignment: Assignment) -> WriterAttempt:
     """The attempt of a container that starts now; later ones of this process are greater."""
-    return Attempt(assignment.job.key, assignment.container_id, assignment.fence.epoch, next(_runs))
+    return WriterAttempt(assignment.job.key, assignment.container_id, assignment.fence.epoch, next(_runs))
 
 
 @dataclass(slots=True)
 class OutputStamps:
     """The attempt whose rows are written, and which batches of its lineage are committed."""
 
-    attempt: Attempt
+    attempt: WriterAttempt
     commits: LineageCommits
 
     def entry(self, batch: int, grouper: str) -> Entry:
@@ -99,7 +99,7 @@ def plain_records(rows: DataFrame) -> DataFrame:
 
 
 def records(
-    rows: DataFrame, batch: int, attempt: Attempt, partitions: int, *, is_run_once: bool = False
+    rows: DataFrame, batch: int, attempt: WriterAttempt, partitions: int, *, is_run_once: bool = False
 ) -> DataFrame:
     """The rows as the connector writes them: see `grete.DataFramePipeline.build` for the columns' meaning.
 

@@ -12,7 +12,7 @@ from grete.arrow import pa
 from grete.failpoints import failpoint
 from grete.model.ids import SystemStream
 from grete.spark.pipeline_rows import key_and_value
-from grete.spark.sinks.staged import LAYOUT, Segment, StagedRows, cleared, stage
+from grete.spark.sinks.staged import LAYOUT, StagedRows, StagedSegment, cleared, stage
 from grete.systems.commit_group import SegmentWrite
 
 
@@ -43,7 +43,7 @@ class LocalSink:
         failpoint("sink.staged")
         return StagedRows(
             self._stream.stream,
-            [Segment(one.partition, one["count"], one.size, one.data, one.file) for one in described],
+            [StagedSegment(one.partition, one["count"], one.size, one.data, one.file) for one in described],
         )
 
     def close(self) -> None:

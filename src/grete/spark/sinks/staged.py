@@ -43,7 +43,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class StagedSegment:
     """A description, as the driver gets it."""
 
     partition: int
@@ -129,7 +129,7 @@ class StagedRows:
     """
 
     stream: str
-    described: Sequence[Segment]
+    described: Sequence[StagedSegment]
 
     def __iter__(self) -> Iterator[SegmentWrite]:
         """The segments in the order of Spark's partitions.
@@ -169,7 +169,7 @@ def _taken(path: Path) -> BinaryIO:
     return file
 
 
-def _read(file: BinaryIO, segment: Segment) -> bytes:
+def _read(file: BinaryIO, segment: StagedSegment) -> bytes:
     data = file.read(segment.size)
     if len(data) != segment.size:
         raise StreamError(

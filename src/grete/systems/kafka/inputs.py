@@ -28,7 +28,7 @@ _KEPT = (40_000, 8 << 20)
 
 
 @dataclass(slots=True)
-class _Kept:
+class _Fetched:
     """Messages of a partition that were fetched and not given yet."""
 
     messages: list[Message] = field(default_factory=list)
@@ -59,7 +59,7 @@ class KafkaInputs(Inputs):
         self._positions: dict[Partition, int] = {}
         """Where the next message to give of each assigned partition is."""
         self._paused: set[Partition] = set()
-        self._kept: defaultdict[Partition, _Kept] = defaultdict(_Kept)
+        self._kept: defaultdict[Partition, _Fetched] = defaultdict(_Fetched)
         self._turn = 0
 
     def poll(self, wanted: Wanted, records: int, wait_s: float) -> list[Arrived]:

@@ -16,7 +16,7 @@ from grete.kafka.settings import checkpoint_log_settings
 from grete.kafka.topics import Topics
 from grete.model.streams import StreamSpec
 from grete.systems.base import Message, partition_for
-from grete.systems.kafka.stream_settings import StreamSettings
+from grete.systems.kafka.stream_settings import KafkaStreamSettings
 from grete.systems.log_sink import LogStream
 from grete.systems.partitioner import kafka_partitioner
 
@@ -40,7 +40,7 @@ class PlainTopic:
         topics = Topics(self._connection, stream.system, clock)
         spec = StreamSpec(stream.stream, partitions)
         if topics.find(spec.stream) is None:
-            topics.create(spec.stream, partitions, StreamSettings(config, stream.system).of(spec))
+            topics.create(spec.stream, partitions, KafkaStreamSettings(config, stream.system).of(spec))
         if topics.get(spec.stream).partitions < partitions:
             topics.grow(spec.stream, partitions)
         self._partitions = topics.get(spec.stream).partitions

@@ -34,7 +34,7 @@ class TopicProblem(NamedTuple):
     way_out: str
 
 
-class StreamSettings:
+class KafkaStreamSettings:
     """Settings of one Kafka system's streams in a job's configuration."""
 
     def __init__(self, config: Mapping[str, str], system: str) -> None:

@@ -42,7 +42,7 @@ from grete.systems.kafka.append import Appender
 from grete.systems.kafka.commits import KafkaCommits
 from grete.systems.kafka.fence import FenceReader
 from grete.systems.kafka.group import FenceWatch, KafkaGroupOffsets
-from grete.systems.kafka.stream_settings import StreamSettings
+from grete.systems.kafka.stream_settings import KafkaStreamSettings
 from grete.systems.kafka.transaction import OVERHEAD_BYTES, GroupTransactions
 from grete.systems.partitioner import Partitioner, kafka_partitioner
 
@@ -101,7 +101,7 @@ class KafkaSystem(System):
         self._config = config
         self._clock = clock
         self._log_settings = checkpoint_log_settings(config, name)
-        self._settings = StreamSettings(config, name)
+        self._settings = KafkaStreamSettings(config, name)
         self._transaction_timeout_s = settings.task.transaction_timeout_s
         self._connection = KafkaConnection.of(self._log_settings, clock)
         self._connection.await_login(f"opening system {name!r}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import apsw
 
-from grete.systems.admin import Origin
+from grete.systems.admin import KeyOrigin
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS origins (
@@ -34,9 +34,9 @@ def grow_in(connection: apsw.Connection, stream: int, before: int, partitions: i
         )
 
 
-def origins_in(connection: apsw.Connection, stream: int) -> dict[int, Origin]:
+def origins_in(connection: apsw.Connection, stream: int) -> dict[int, KeyOrigin]:
     """The origin of each partition that a growth to a multiple has added."""
     rows = connection.execute(
         "SELECT partition, origin, upcoming FROM origins WHERE stream = ?", (stream,)
     ).fetchall()
-    return {partition: Origin(origin, str(upcoming)) for partition, origin, upcoming in rows}
+    return {partition: KeyOrigin(origin, str(upcoming)) for partition, origin, upcoming in rows}

@@ -11,7 +11,7 @@ from grete.arrow import pa
 from grete.failpoints import failpoint
 from grete.tasks.collector import Collector
 from grete.tasks.isolated.outputs import PlacedOutputs
-from grete.tasks.isolated.worker import Application, HostedTask
+from grete.tasks.isolated.worker import HostedTask, IsolatedApplication
 from grete.tasks.results import StoreChange
 from grete.tasks.task_worker import TaskWorker
 
@@ -19,7 +19,7 @@ from grete.tasks.task_worker import TaskWorker
 class IsolatedWorker(TaskWorker):
     """Has files, outputs and commits of the task; keys and values are bytes here."""
 
-    def __init__(self, application: Application, *others: Any) -> None:
+    def __init__(self, application: IsolatedApplication, *others: Any) -> None:
         """`others` are those of TaskWorker."""
         self._application = application
         self._changed: list[tuple[str, pa.Array, pa.Array]] = []

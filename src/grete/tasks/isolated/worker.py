@@ -66,7 +66,7 @@ def minimal_hello(config: Mapping[str, str], task_class: str, folder: str | None
     }
 
 
-class Application:
+class IsolatedApplication:
     """The application's process of a worker, with the description of its class."""
 
     def __init__(self, said: Mapping[str, Any], folder: str | None, environment: str | None) -> None:
@@ -128,7 +128,7 @@ class HostedTask(StreamTask):
 
     def __init__(
         self,
-        application: Application,
+        application: IsolatedApplication,
         spec: RunnerSpec,
         index: int,
         files: Mapping[str, StoreFile],

@@ -15,7 +15,7 @@ _log = logging.getLogger("grete.chaos")
 
 
 @dataclass(frozen=True, slots=True)
-class Kill:
+class KilledProcess:
     """One process that was killed or paused."""
 
     component: str
@@ -35,9 +35,9 @@ class Monkey:
         self._components = list(components)
         self._random = random.Random(seed)  # noqa: S311 - to be repeated, not to be secret
         self._clock = clock
-        self.kills: list[Kill] = []
+        self.kills: list[KilledProcess] = []
 
-    def strike(self) -> Kill | None:
+    def strike(self) -> KilledProcess | None:
         """Kill a process of a random component, or of another when none of it runs; None when nothing runs."""
         order = self._random.sample(self._components, len(self._components))
         for component in order:
@@ -45,7 +45,7 @@ class Monkey:
             if not pids:
                 continue
             pid = self._random.choice(pids)
-            kill = Kill(component.name, pid, self._clock.wall_ms())
+            kill = KilledProcess(component.name, pid, self._clock.wall_ms())
             try:
                 self._strike(component, pid)
             except ProcessLookupError:

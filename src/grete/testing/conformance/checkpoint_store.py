@@ -1,7 +1,7 @@
 """Promises of every checkpoint store (`grete.checkpoint.store`).
 
-Subclass with a fixture `back_end` that returns a `BackEnd`: how to open the store, and how a program that knows
-nothing of grete writes and damages a checkpoint in it.
+Subclass with a fixture `back_end` that returns a `CheckpointStoreBackEnd`: how to open the store, and how a
+program that knows nothing of grete writes and damages a checkpoint in it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SSP = SystemStreamPartition("local", "in", 0)
 DOTTED = SystemStreamPartition("local", "a.b", 7)
 
 
-class BackEnd(Protocol):
+class CheckpointStoreBackEnd(Protocol):
     """A store as the suite needs it."""
 
     def open(self) -> CheckpointStore:
@@ -37,7 +37,7 @@ class CheckpointStoreConformance:
     """The suite."""
 
     @pytest.fixture
-    def store(self, back_end: BackEnd) -> Iterator[CheckpointStore]:
+    def store(self, back_end: CheckpointStoreBackEnd) -> Iterator[CheckpointStore]:
         """The store, closed afterwards."""
         opened = back_end.open()
         yield opened
@@ -57,7 +57,7 @@ class CheckpointStoreConformance:
         assert store.read({TASK, OTHER}) == written
         assert store.read({OTHER, TaskName("nobody")}) == {OTHER: written[OTHER]}
 
-    def test_another_process_reads_it(self, store: CheckpointStore, back_end: BackEnd) -> None:
+    def test_another_process_reads_it(self, store: CheckpointStore, back_end: CheckpointStoreBackEnd) -> None:
         """A write is there once it has returned."""
         store.write({TASK: StoredCheckpoint({SSP: "45"}, "c1")})
         reader = back_end.open()
@@ -87,7 +87,9 @@ class CheckpointStoreConformance:
             store.write({TASK: StoredCheckpoint({SSP: offset})})
             assert store.read({TASK}) == {TASK: StoredCheckpoint({SSP: offset})}
 
-    def test_what_samza_wrote_is_read_and_is_no_copy(self, store: CheckpointStore, back_end: BackEnd) -> None:
+    def test_what_samza_wrote_is_read_and_is_no_copy(
+        self, store: CheckpointStore, back_end: CheckpointStoreBackEnd
+    ) -> None:
         """A job that comes from Samza, and one that went back for a while."""
         back_end.write_as_samza(TASK, {SSP: "7", DOTTED: "8"})
         assert store.read({TASK}) == {TASK: StoredCheckpoint({SSP: "7", DOTTED: "8"})}
@@ -96,7 +98,7 @@ class CheckpointStoreConformance:
         assert store.read({TASK}) == {TASK: StoredCheckpoint({SSP: "8"})}
 
     def test_damage_is_said_and_mended_by_the_next_copy(
-        self, store: CheckpointStore, back_end: BackEnd
+        self, store: CheckpointStore, back_end: CheckpointStoreBackEnd
     ) -> None:
         """Never taken for a job that never ran."""
         store.write({TASK: StoredCheckpoint({SSP: "45"}, "c1"), OTHER: StoredCheckpoint({SSP: "3"}, "c1")})

@@ -1,8 +1,8 @@
 """Promises of every system (`grete.systems.base`): `SystemAdminConformance` for all of them, and
 `TransactionalStoreConformance` for those whose outputs and checkpoints commit in one transaction.
 
-Subclass with a fixture `back_end` that returns a `BackEnd`. Streams are the suite's own: each test makes the ones it
-needs. Offsets are compared as the system compares them, never as numbers.
+Subclass with a fixture `back_end` that returns a `SystemBackEnd`. Streams are the suite's own: each test makes
+the ones it needs. Offsets are compared as the system compares them, never as numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from grete.systems.commit_group import CommitGroup, SegmentWrite
 Records = Sequence[tuple[bytes | None, bytes | None]]
 
 
-class BackEnd(Protocol):
+class SystemBackEnd(Protocol):
     """A system as the suite needs it."""
 
     name: str
@@ -42,7 +42,7 @@ class BackEnd(Protocol):
         """Every visible record of a partition, in order."""
 
 
-class TransactionalBackEnd(BackEnd, Protocol):
+class TransactionalBackEnd(SystemBackEnd, Protocol):
     """A system whose checkpoint log can be written together with its streams."""
 
     def store(self) -> System:
@@ -66,7 +66,7 @@ class SystemAdminConformance:
         """A stream, log or scope of this test alone: a server may live longer than a test."""
         return f"{name}-{self._mark}"
 
-    def test_a_stream_that_is_not_there_is_an_error_that_names_it(self, back_end: BackEnd) -> None:
+    def test_a_stream_that_is_not_there_is_an_error_that_names_it(self, back_end: SystemBackEnd) -> None:
         """Never an empty stream."""
         admin = back_end.admin()
         with pytest.raises(StreamNotFound, match="nowhere"):
@@ -74,7 +74,7 @@ class SystemAdminConformance:
         with pytest.raises(StreamNotFound, match="nowhere"):
             admin.offsets(self.named("nowhere"))
 
-    def test_a_new_stream_is_empty_and_seen_by_everybody(self, back_end: BackEnd) -> None:
+    def test_a_new_stream_is_empty_and_seen_by_everybody(self, back_end: SystemBackEnd) -> None:
         """With every partition, and an offset to start from in each."""
         back_end.admin().create_stream(StreamSpec(self.named("in"), 3))
         admin = back_end.admin()
@@ -84,7 +84,9 @@ class SystemAdminConformance:
         assert sorted(offsets) == [0, 1, 2]
         assert all((one.oldest, one.newest) == (None, None) and one.upcoming for one in offsets.values())
 
-    def test_creating_what_is_there_is_fine_and_creating_it_otherwise_is_not(self, back_end: BackEnd) -> None:
+    def test_creating_what_is_there_is_fine_and_creating_it_otherwise_is_not(
+        self, back_end: SystemBackEnd
+    ) -> None:
         """A second container does so at every start."""
         admin = back_end.admin()
         admin.create_stream(StreamSpec(self.named("in"), 2))
@@ -95,7 +97,7 @@ class SystemAdminConformance:
             admin.create_stream(StreamSpec(self.named("in"), 5))
         assert admin.partition_count(self.named("in")) == 2
 
-    def test_streams_are_listed_by_name(self, back_end: BackEnd) -> None:
+    def test_streams_are_listed_by_name(self, back_end: SystemBackEnd) -> None:
         """Sorted, names with dots and dashes among them."""
         admin = back_end.admin()
         names = [self.named(name) for name in ("a.b", "in", "j-1-s-changelog")]
@@ -103,7 +105,7 @@ class SystemAdminConformance:
             admin.create_stream(StreamSpec(name, 1))
         assert [name for name in admin.streams() if name in names] == names
 
-    def test_records_are_read_as_they_were_appended(self, back_end: BackEnd) -> None:
+    def test_records_are_read_as_they_were_appended(self, back_end: SystemBackEnd) -> None:
         """In order within a partition; no key and no value are neither an empty key nor an empty value."""
         back_end.admin().create_stream(StreamSpec(self.named("in"), 2))
         records = [(b"k", b"1"), (None, b""), (b"", None), (b"k", b"\x00\xff")]
@@ -112,7 +114,7 @@ class SystemAdminConformance:
         assert back_end.read(self.named("in"), 0) == [*records, (b"k", b"2")]
         assert back_end.read(self.named("in"), 1) == []
 
-    def test_offsets_say_what_a_partition_holds(self, back_end: BackEnd) -> None:
+    def test_offsets_say_what_a_partition_holds(self, back_end: SystemBackEnd) -> None:
         """Oldest is the first record, newest the last, upcoming the one after it."""
         admin = back_end.admin()
         admin.create_stream(StreamSpec(self.named("in"), 2))
@@ -129,7 +131,7 @@ class SystemAdminConformance:
         assert admin.offsets_after({ssp: three.newest}) == {ssp: three.upcoming}
         assert admin.offsets(self.named("in"))[1].oldest is None
 
-    def test_offsets_are_ordered(self, back_end: BackEnd) -> None:
+    def test_offsets_are_ordered(self, back_end: SystemBackEnd) -> None:
         """Also where their texts are not: 9 comes before 10."""
         admin = back_end.admin()
         admin.create_stream(StreamSpec(self.named("in"), 1))
@@ -142,7 +144,7 @@ class SystemAdminConformance:
         )
         assert admin.compare(seen[3], seen[3]) == 0
 
-    def test_offsets_after_answers_for_each_ssp(self, back_end: BackEnd) -> None:
+    def test_offsets_after_answers_for_each_ssp(self, back_end: SystemBackEnd) -> None:
         """Several at once, of several streams."""
         admin = back_end.admin()
         for name in map(self.named, ("a", "b")):

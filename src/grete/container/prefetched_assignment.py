@@ -10,7 +10,7 @@ from typing import Any
 from grete.errors import GreteError
 
 
-class FetchedAhead:
+class PrefetchedAssignment:
     """At most one fetched document, by the number of its assignment. Safe for several threads.
 
     On Kafka it takes the coordinator 40 ms to answer, since it reads its stream to the end first.

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from grete.container.ahead import FetchedAhead
 from grete.container.control import Control
+from grete.container.prefetched_assignment import PrefetchedAssignment
 from grete.errors import CoordinatorUnavailable
 from grete.testing.waiting import patient
 from grete.wire.container_protocol import Command, Directive
@@ -16,7 +16,7 @@ from grete.wire.container_protocol import Command, Directive
 
 def test_what_was_fetched_is_given_once() -> None:
     fetched: list[int] = []
-    ahead = FetchedAhead(lambda: {"serial": 2, "fetch": fetched.append(1)})
+    ahead = PrefetchedAssignment(lambda: {"serial": 2, "fetch": fetched.append(1)})
     ahead.begin(2)
     ahead.begin(2)
     assert ahead.take(2) == {"serial": 2, "fetch": None}
@@ -26,14 +26,14 @@ def test_what_was_fetched_is_given_once() -> None:
 
 @pytest.mark.parametrize("serial", [1, 3])
 def test_an_assignment_of_another_number_is_fetched_again(serial: int) -> None:
-    ahead = FetchedAhead(lambda: {"serial": serial})
+    ahead = PrefetchedAssignment(lambda: {"serial": serial})
     ahead.begin(2)
     assert ahead.take(2) is None
 
 
 def test_for_a_later_number_it_is_fetched_anew() -> None:
     serials = iter([2, 3])
-    ahead = FetchedAhead(lambda: {"serial": next(serials)})
+    ahead = PrefetchedAssignment(lambda: {"serial": next(serials)})
     ahead.begin(2)
     assert ahead.take(3) is None
     ahead.begin(3)
@@ -49,7 +49,7 @@ def test_who_wants_it_waits_for_the_answer_and_a_refusal_is_nobodys() -> None:
         assert go_on.wait(patient(10))
         raise CoordinatorUnavailable("none")
 
-    ahead = FetchedAhead(fetch)
+    ahead = PrefetchedAssignment(fetch)
     ahead.begin(2)
     assert asked.wait(patient(10))
     go_on.set()

@@ -10,8 +10,8 @@ from grete.clock import Clock
 from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.checkpoints import checkpoint_store
-from grete.container.kept import Kept
 from grete.container.offset_publisher import OffsetPublisher, open_publisher
+from grete.container.process_state import ProcessState
 from grete.container.run_lock import running_in
 from grete.container.specs import single_system
 from grete.container.start import Started, prepare, report_skipped
@@ -19,8 +19,8 @@ from grete.systems.factory import open_system
 
 
 @contextmanager
-def opened(
-    assignment: Assignment, home: Path, clock: Clock, kept: Kept
+def open_resources(
+    assignment: Assignment, home: Path, clock: Clock, kept: ProcessState
 ) -> Iterator[tuple[Started, OffsetPublisher | None]]:
     """The folder's lock, system and checkpoint store, a start from them, and the consumer group's publisher.
 

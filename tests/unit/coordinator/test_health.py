@@ -13,10 +13,10 @@ from grete.coordinator.events import (
     ModelChanged,
     Tick,
 )
+from grete.coordinator.health import RESTARTING, RUNNING, STARTING, JobHealth
+from grete.coordinator.health import standing as standing_at
 from grete.coordinator.monitors.containers import ContainerFacts, Facts
 from grete.coordinator.progress import ReportedProgress
-from grete.coordinator.standing import RESTARTING, RUNNING, STARTING, Standing
-from grete.coordinator.standing import standing as standing_at
 from grete.coordinator.state import ContainerSpec, State
 from grete.model.ids import ContainerId
 from grete.testing.clock import ManualClock
@@ -31,7 +31,7 @@ def started(*containers: ContainerId, policy: RetryPolicy | None = None) -> Stat
     return decide(State(policy or RetryPolicy()), ModelChanged(1, specs), 0)[0]
 
 
-def standing(state: State, reported: Facts) -> Standing:
+def standing(state: State, reported: Facts) -> JobHealth:
     return standing_at(state, reported, lambda at_s: f"{at_s:g} s")
 
 
@@ -50,19 +50,19 @@ def failed(state: State, times: int = 1) -> State:
 
 def test_a_job_starts_spark_until_its_query_runs() -> None:
     state = started(ZERO)
-    assert standing(state, {}) == Standing(STARTING)
-    assert standing(state, {ZERO: said("starting")}) == Standing(STARTING)
-    assert standing(state, {ZERO: said("running")}) == Standing(RUNNING)
-    assert standing(state, {ZERO: said("paused")}) == Standing(RUNNING)
+    assert standing(state, {}) == JobHealth(STARTING)
+    assert standing(state, {ZERO: said("starting")}) == JobHealth(STARTING)
+    assert standing(state, {ZERO: said("running")}) == JobHealth(RUNNING)
+    assert standing(state, {ZERO: said("paused")}) == JobHealth(RUNNING)
 
 
 def test_a_job_that_fails_says_how_often_it_may_and_why() -> None:
     third = failed(started(ZERO), 3)
     again_at_s = third.containers[ZERO].failures.at_s + 4
-    waits = Standing(RESTARTING, f"restarting 3/9, next try at {again_at_s:g} s: {WHY}", 3)
+    waits = JobHealth(RESTARTING, f"restarting 3/9, next try at {again_at_s:g} s: {WHY}", 3)
     assert standing(third, {}) == waits
     tried, _ = decide(third, Tick(), again_at_s)
-    assert standing(tried, {}) == Standing(RESTARTING, f"restarting 3/9: {WHY}", 3)
+    assert standing(tried, {}) == JobHealth(RESTARTING, f"restarting 3/9: {WHY}", 3)
     for_ever = failed(started(ZERO, policy=RetryPolicy(count=-1)))
     assert standing(for_ever, {}).message == f"restarting 1, next try at 101 s: {WHY}"
 
@@ -76,17 +76,17 @@ def test_a_message_of_a_job_that_fails_keeps_its_paths_whole() -> None:
 
 def test_a_job_that_commits_again_has_nothing_to_say() -> None:
     state, _ = decide(failed(started(ZERO)), Tick(), 10_000)
-    assert standing(state, {ZERO: said("running")}) == Standing(RUNNING, f"restarted 1/9: {WHY}", 1)
+    assert standing(state, {ZERO: said("running")}) == JobHealth(RUNNING, f"restarted 1/9: {WHY}", 1)
     state, _ = decide(state, ContainerCommitted(ZERO, state.containers[ZERO].launch), 10_000)
-    assert standing(state, {ZERO: said("running")}) == Standing(RUNNING)
+    assert standing(state, {ZERO: said("running")}) == JobHealth(RUNNING)
 
 
 def test_a_job_that_waits_says_for_what_while_it_tries_again_too() -> None:
     full = "no room for what Spark writes: No space left on device; free space\nfurther words"
-    waits = Standing(RUNNING, f"waits until it can go on: {full.splitlines()[0]}")
+    waits = JobHealth(RUNNING, f"waits until it can go on: {full.splitlines()[0]}")
     for state in ("waiting", "starting", "running"):
         assert standing(started(ZERO), {ZERO: said(state, full)}) == waits
-    assert standing(started(ZERO), {ZERO: said("failed", "KeyError")}) == Standing(RUNNING), (
+    assert standing(started(ZERO), {ZERO: said("failed", "KeyError")}) == JobHealth(RUNNING), (
         "its exit says it"
     )
     two = standing(started(ZERO, ONE), {ZERO: said("running"), ONE: said("waiting", full)})
@@ -112,11 +112,11 @@ def test_an_outage_that_no_batch_shows_to_be_over_is_over_after_a_minute_at_work
 def test_a_job_of_which_a_part_does_not_run_says_which() -> None:
     state = started(ZERO, ONE, policy=RetryPolicy(count=0, fail_job=False))
     given_up = failed(state)
-    assert standing(given_up, {ONE: said("running")}) == Standing(
+    assert standing(given_up, {ONE: said("running")}) == JobHealth(
         RUNNING, f"container 0 given up after 1 failures: {WHY}"
     )
     held, _ = decide(state, ContainerRequested(ONE, "stop"), 1)
-    assert standing(held, {ZERO: said("running")}) == Standing(RUNNING), (
+    assert standing(held, {ZERO: said("running")}) == JobHealth(RUNNING), (
         "the history says who rests, and status asks it"
     )
 

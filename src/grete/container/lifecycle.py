@@ -1,7 +1,7 @@
-"""The course of a container, from its first assignment to its end, without threads, HTTP and clocks.
+"""A container's life from its first assignment to its end, without threads, HTTP and clocks.
 
-`Course.steps` yields the next step, and is sent its answer, or thrown its error. The main loop takes the steps with
-an HTTP client of the coordinator and an engine; the simulator takes them in its world.
+`ContainerLifecycle.steps` yields the next step, and is sent its answer, or thrown its error. The main loop takes
+the steps with an HTTP client of the coordinator and an engine; the simulator takes them in its world.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class WaitForAnswer:
     """Wait for the coordinator's next answer, at most so long."""
 
     timeout_s: float
@@ -62,14 +62,14 @@ class WaitAt:
     timeout_s: float
 
 
-Step = Fetch | Locate | Work | Wait | WaitAt
+Step = Fetch | Locate | Work | WaitForAnswer | WaitAt
 
 
 Report = Callable[..., None]
 """Sets fields of the next heartbeat, by their names."""
 
 
-class Course:
+class ContainerLifecycle:
     """The steps of one container; a thread of its own may report meanwhile."""
 
     def __init__(self, container: str, epoch: int, control: Control, report: Report) -> None:
@@ -113,7 +113,7 @@ class Course:
             if not is_logged:
                 _log.warning("waiting for a coordinator")
             is_logged = True
-            yield Wait(_WAIT_S)
+            yield WaitForAnswer(_WAIT_S)
         if assignment.epoch != self._epoch:
             raise Fenced(assignment.fence.scope, epoch=self._epoch, seen=assignment.epoch)
         self._control.running(assignment.serial)
@@ -143,7 +143,7 @@ class Course:
             )
             self._outage = shortened(str(error), 2000) or type(error).__name__
             self._report(state="waiting", message=self._outage)
-        yield Wait(self._outage_pause_s)
+        yield WaitForAnswer(self._outage_pause_s)
         self._outage_pause_s = min(2 * self._outage_pause_s, _OUTAGE_PAUSE_S[1])
         return Ended.INTERRUPTED
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from grete.coordination.membership import Member
-from grete.embedded.orders import Order, Report, Wanted, Written
+from grete.embedded.orders import Order, ProcessorReport, Wanted, WrittenOrder
 from grete.launch.base import ContainerExit, ContainerStart
 from grete.model.ending import ExitCode
 from grete.model.fence import leadership_of
@@ -24,15 +24,15 @@ class Sight:
     """The cells as they were read: living processors, orders and reports, by processor id."""
 
     members: Mapping[str, Member]
-    orders: Mapping[str, Written]
-    reports: Mapping[str, Report]
+    orders: Mapping[str, WrittenOrder]
+    reports: Mapping[str, ProcessorReport]
 
     def order(self, member: Member) -> Order | None:
         """The order of this incarnation."""
         written = self.orders.get(member.id)
         return None if written is None or written.order.incarnation != member.incarnation else written.order
 
-    def report(self, member: Member) -> Report | None:
+    def report(self, member: Member) -> ProcessorReport | None:
         """The report of this incarnation."""
         report = self.reports.get(member.id)
         return None if report is None or report.incarnation != member.incarnation else report
@@ -49,7 +49,7 @@ class Sight:
 
 
 @dataclass(slots=True)
-class Asked:
+class RequestedContainer:
     """A container that the coordinator wants; `member` runs it, None while there is none for it."""
 
     start: ContainerStart
@@ -67,11 +67,11 @@ class Asked:
 
 
 @dataclass(slots=True)
-class Seats:
+class ContainerPlacement:
     """The containers and processors of one leadership, whose epoch is `leadership`."""
 
     leadership: int
-    asked: dict[ContainerId, Asked] = field(default_factory=dict)
+    asked: dict[ContainerId, RequestedContainer] = field(default_factory=dict)
     numbers: dict[str, ContainerId] = field(default_factory=dict)
     """By incarnation of a processor."""
     _exits: list[ContainerExit] = field(default_factory=list)
@@ -83,7 +83,7 @@ class Seats:
             return
         if known is not None:
             self._end(known, _KILLED, "another incarnation takes its place", may_live=True)
-        self.asked[start.container_id] = Asked(start)
+        self.asked[start.container_id] = RequestedContainer(start)
 
     def want(self, container: ContainerId, wanted: Wanted) -> None:
         """Want its end. What is killed counts as ended at once: it is fenced off, and a thread may not end."""
@@ -106,7 +106,7 @@ class Seats:
             order = sight.order(member)
             if order is not None and (order.container, order.epoch) == (start.container_id, start.epoch):
                 adopted = ContainerStart(start.container_id, start.epoch, order.environment)
-                self.asked[start.container_id] = Asked(adopted, member)
+                self.asked[start.container_id] = RequestedContainer(adopted, member)
                 return True
         return False
 
@@ -155,7 +155,7 @@ class Seats:
             free = (ContainerId(str(i)) for i in range(len(members) + len(taken)))
             self.numbers[member.incarnation] = next(number for number in free if number not in taken)
 
-    def _look_at(self, known: Asked, member: Member, sight: Sight) -> None:
+    def _look_at(self, known: RequestedContainer, member: Member, sight: Sight) -> None:
         report = sight.reports.get(member.id)
         living = sight.members.get(member.id)
         if (
@@ -171,7 +171,7 @@ class Seats:
 
     def _end(
         self,
-        known: Asked,
+        known: RequestedContainer,
         code: int,
         reason: str,
         *,

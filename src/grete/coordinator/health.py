@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from grete.config.settings.coordinator import RetryPolicy
 from grete.coordinator.monitors.containers import ContainerFacts, Facts
-from grete.coordinator.state import Container, State
+from grete.coordinator.state import ContainerState, State
 from grete.model.ids import ContainerId
 from grete.text_logs import shortened
 
@@ -22,7 +22,7 @@ _NO_FACTS = ContainerFacts(0)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class JobHealth:
     """`word` is `starting Spark`, `restarting` or `running`; `message` says what is not as it should be.
 
     `failures`: how often the container has failed that failed most, of those that are started again.
@@ -33,7 +33,7 @@ class Standing:
     failures: int = 0
 
 
-def standing(state: State, reported: Facts, clock_time: ClockTime) -> Standing:
+def standing(state: State, reported: Facts, clock_time: ClockTime) -> JobHealth:
     """How the job stands, given what its containers reported last.
 
     `clock_time` says in words when a time of the loop's clock is.
@@ -49,14 +49,14 @@ def standing(state: State, reported: Facts, clock_time: ClockTime) -> Standing:
         )
     ]
     failures = max((one.failures.count for one in working.values() if _is_restarted(one)), default=0)
-    return Standing(_word(working, reported), shortened("; ".join(troubles), _LONGEST), failures)
+    return JobHealth(_word(working, reported), shortened("; ".join(troubles), _LONGEST), failures)
 
 
 def _is_standby(state: State, id_: ContainerId) -> bool:
     return id_ in state.specs and state.specs[id_].standby
 
 
-def _word(containers: Mapping[ContainerId, Container], reported: Facts) -> str:
+def _word(containers: Mapping[ContainerId, ContainerState], reported: Facts) -> str:
     expected = {id_: one for id_, one in containers.items() if not (one.done or one.given_up or one.held)}
     if any(_is_at_work(one, reported, id_) for id_, one in expected.items()):
         return RUNNING
@@ -65,7 +65,7 @@ def _word(containers: Mapping[ContainerId, Container], reported: Facts) -> str:
     return STARTING if expected or not containers else RUNNING
 
 
-def _is_at_work(container: Container, reported: Facts, id_: ContainerId) -> bool:
+def _is_at_work(container: ContainerState, reported: Facts, id_: ContainerId) -> bool:
     return container.running and _said(reported, id_) not in _NOT_AT_WORK
 
 
@@ -81,11 +81,13 @@ def _wait(facts: ContainerFacts) -> str:
     return f"waits until it can go on: {said}" if said else ""
 
 
-def _is_restarted(container: Container) -> bool:
+def _is_restarted(container: ContainerState) -> bool:
     return container.failures.count > 0 and not (container.given_up or container.committed)
 
 
-def _trouble(container: Container, policy: RetryPolicy, clock_time: ClockTime, *, is_at_work: bool) -> str:
+def _trouble(
+    container: ContainerState, policy: RetryPolicy, clock_time: ClockTime, *, is_at_work: bool
+) -> str:
     failures = container.failures
     if container.given_up:
         return f"given up after {failures.count} failures: {failures.reason}"

@@ -10,7 +10,7 @@ from grete.checkpoint.task_commit import TaskCommit
 from grete.errors import GreteError
 from grete.model.fence import Fence
 from grete.model.ids import TaskName
-from grete.systems.kept import KeptSystem
+from grete.systems.reused import ReusedSystem
 
 _log = logging.getLogger("grete.container")
 
@@ -32,7 +32,7 @@ class EndedEpoch:
     known: KnownCommits
 
 
-class Kept:
+class ProcessState:
     """Needs no lock: used by one thread.
 
     To raise a fence refuses every older process of the container; the right of another epoch refuses everything of
@@ -43,7 +43,7 @@ class Kept:
     """
 
     def __init__(self) -> None:
-        self.system = KeptSystem()
+        self.system = ReusedSystem()
         """The container's, for assignments that follow each other."""
         self._ended: tuple[Fence, EndedEpoch] | None = None
         self._finish: Callable[[], None] = lambda: None

@@ -13,7 +13,7 @@ _log = logging.getLogger("grete.container")
 
 
 @contextmanager
-def said_while_it_lasts(what: str, every_s: float = _EVERY_S) -> Iterator[None]:
+def logged_while_it_runs(what: str, every_s: float = _EVERY_S) -> Iterator[None]:
     """Say each minute within the block that it has not ended."""
     ended, began_s = threading.Event(), time.monotonic()
 

@@ -31,7 +31,7 @@ _OF_TASKS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened:
+class _OpenSystem:
     """What a system was opened with."""
 
     config: Mapping[str, str]
@@ -39,7 +39,7 @@ class _Opened:
     home: Path
 
 
-class KeptSystem:
+class ReusedSystem:
     """At most one open system, for users that follow each other. Safe to use from several threads.
 
     One that is left for longer than `idle_s` is closed; None keeps it until `close`.
@@ -48,7 +48,7 @@ class KeptSystem:
     def __init__(self, *, idle_s: float | None = None) -> None:
         self._idle_s = idle_s
         self._lock = threading.Lock()
-        self._kept: tuple[_Opened, System] | None = None
+        self._kept: tuple[_OpenSystem, System] | None = None
         self._timer: threading.Timer | None = None
 
     @contextmanager
@@ -60,7 +60,7 @@ class KeptSystem:
         Raises:
             GreteError: see `open_system`.
         """
-        asked = _Opened({k: v for k, v in settings.raw.items() if k not in _OF_TASKS}, name, home)
+        asked = _OpenSystem({k: v for k, v in settings.raw.items() if k not in _OF_TASKS}, name, home)
         system = self._taken(asked)
         if system is None:
             system = open_system(settings, name, home, clock)
@@ -73,7 +73,7 @@ class KeptSystem:
             raise
         self._leave(asked, system)
 
-    def _taken(self, asked: _Opened) -> System | None:
+    def _taken(self, asked: _OpenSystem) -> System | None:
         with self._lock:
             kept, self._kept = self._kept, None
             if self._timer is not None:
@@ -83,7 +83,7 @@ class KeptSystem:
             return None
         return None if kept is None else kept[1]
 
-    def _leave(self, opened: _Opened, system: System) -> None:
+    def _leave(self, opened: _OpenSystem, system: System) -> None:
         with self._lock:
             before, self._kept = self._kept, (opened, system)
             if self._idle_s is not None:
