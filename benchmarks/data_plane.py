@@ -30,8 +30,8 @@ from grete.container.process_state import ProcessState
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.streams import StreamSpec
 from grete.spark.job_run import run_job
-from grete.spark.planned_source import read_stream
-from grete.spark.session import build_session
+from grete.spark.pipeline.planned_source import read_stream
+from grete.spark.session.container_session import build_session
 from grete.systems.local.system import LocalSystem, Message
 from grete.tasks.read_plan import SourceOptions
 

@@ -38,7 +38,7 @@ from grete.container.assignment import AssignedTask, Assignment
 from grete.container.process_state import ProcessState
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.spark.job_run import run_job
-from grete.spark.session import build_session
+from grete.spark.session.container_session import build_session
 from grete.testing.kafka_broker import KafkaCluster
 from grete_workbench.spark_cluster import SparkCluster
 

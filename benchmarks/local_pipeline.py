@@ -33,7 +33,7 @@ from grete.container.process_state import ProcessState
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.streams import StreamSpec
 from grete.spark.job_run import run_job
-from grete.spark.session import build_session
+from grete.spark.session.container_session import build_session
 from grete.systems.local.system import LocalSystem, Message
 
 PARTITIONS = 4

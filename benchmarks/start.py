@@ -48,7 +48,7 @@ from benchmarks.contestants import (
 from benchmarks.processes import cpu_s, tree
 from grete.clock import SystemClock
 from grete.model.streams import StreamSpec
-from grete.spark.versions import class_archive
+from grete.spark.session.versions import class_archive
 from grete.systems.local.system import LocalSystem, Message
 from grete.testing.kafka_broker import KafkaCluster
 

@@ -138,7 +138,7 @@ def spark() -> Iterator[SparkSession]:
 
     Its JVM takes in jars at its start only, so a second session could not have what the first one lacked.
     """
-    from grete.spark.session import build_session  # most tests do without pyspark
+    from grete.spark.session.container_session import build_session  # most tests do without pyspark
 
     settings = {
         "spark.master": "local[2,3]",  # tasks are tried again, as on a cluster

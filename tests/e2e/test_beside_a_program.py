@@ -12,7 +12,7 @@ from typing import Any
 import pyspark
 import pytest
 
-from grete.spark.kafka_connector import ARTIFACT
+from grete.spark.session.kafka_connector import ARTIFACT
 from grete.testing.waiting import patient
 
 pytestmark = pytest.mark.spark
@@ -124,7 +124,7 @@ REFUSED = {"spark.executor.heartbeatInterval": "7s", "spark.driver.maxResultSize
 ON_KAFKA = {"task.inputs": "kafka.in", "systems.kafka.samza.factory": "kafka"}
 if own:
     from grete.config.time_zone import local_time_zone
-    from grete.spark.session import build_session
+    from grete.spark.session.container_session import build_session
 
     java = spark._jvm.java.util.TimeZone.getDefault().getID()
     answer["zone of Java and ours"] = [java, local_time_zone({})]

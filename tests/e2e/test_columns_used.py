@@ -14,10 +14,10 @@ from pyspark.sql import functions as F
 
 from grete.clock import SystemClock
 from grete.model.streams import StreamSpec
-from grete.spark import columns_used
-from grete.spark.pipeline_inputs import INPUT
-from grete.spark.pipeline_outputs import Shared
-from grete.spark.planned_source import read_stream
+from grete.spark.pipeline import columns_used
+from grete.spark.pipeline.inputs import INPUT
+from grete.spark.pipeline.outputs import Shared
+from grete.spark.pipeline.planned_source import read_stream
 from grete.systems.local.system import LocalSystem, Message
 from grete.tasks.read_plan import SourceOptions
 

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 import grete
 from grete.errors import StateDoesNotFit
 from grete.model.ending import ExitCode, exit_code
-from grete.spark.lineage_files import LineageDirectory
+from grete.spark.lineage.files import LineageDirectory
 from grete.testing.pipeline import PipelineUnderTest
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]

@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 import grete
 from grete.clock import SystemClock
 from grete.errors import JobError
-from grete.spark.lineage_files import foreign_offsets
-from grete.spark.source_log import batches
+from grete.spark.lineage.files import foreign_offsets
+from grete.spark.lineage.source_log import batches
 from grete.systems.local.system import LocalSystem
 from grete.testing.pipeline import PipelineUnderTest
 from grete.testing.pipeline_fixtures import start_pipeline as start_pipeline

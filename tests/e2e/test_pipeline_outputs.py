@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from grete.spark.offset_log import read_batch_end
-from grete.spark.pipeline_inputs import INPUT, read_once, sources_of
-from grete.spark.pipeline_outputs import Shared
+from grete.spark.lineage.offset_log import read_batch_end
+from grete.spark.pipeline.inputs import INPUT, read_once, sources_of
+from grete.spark.pipeline.outputs import Shared
 
 pytestmark = pytest.mark.spark
 

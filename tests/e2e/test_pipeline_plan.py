@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from grete.application.pipeline import named_outputs
 from grete.config.settings import Settings
 from grete.errors import ConfigError
-from grete.spark.pipeline_plan import check_containers, gathers
+from grete.spark.pipeline.plan_checks import check_containers, gathers
 from grete.spark.sinks.factory import check_format
 
 pytestmark = pytest.mark.spark

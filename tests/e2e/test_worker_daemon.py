@@ -58,7 +58,7 @@ BESIDE = """
 import sys
 from pyspark.sql import SparkSession
 
-from grete.spark.session import build_context, build_session
+from grete.spark.session.container_session import build_context, build_session
 
 def same(batches):
     yield from batches

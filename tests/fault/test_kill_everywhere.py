@@ -21,7 +21,7 @@ import pytest
 
 import grete.spark
 from grete.failpoints import POINTS
-from grete.spark.lineage_files import LineageDirectory
+from grete.spark.lineage.files import LineageDirectory
 from grete.testing.waiting import patient
 
 NIGHTLY = os.environ.get("GRETE_NIGHTLY") == "1"
@@ -143,7 +143,7 @@ def test_a_pipeline_killed_everywhere_sends_what_it_sends_unharmed(
 BEGIN_A_LINEAGE = """
 import sys
 from pathlib import Path
-from grete.spark.lineage_files import LineageDirectory
+from grete.spark.lineage.files import LineageDirectory
 LineageDirectory(Path(sys.argv[1])).start({"local.in.0": int(sys.argv[2])}, "plan")
 """
 

@@ -32,10 +32,10 @@ from grete.config.key_tables.job import LINEAGE_DIR
 from grete.errors import ConfigError, FilesUnreachable
 from grete.migration.spark_query import read_query
 from grete.model.streams import StreamSpec
-from grete.spark import hadoop_files
-from grete.spark.hadoop_files import HadoopLocation
-from grete.spark.lineage import LineageInfo
-from grete.spark.lineages_on_hadoop import HadoopLineages
+from grete.spark.lineage import hadoop_files
+from grete.spark.lineage.decision import LineageInfo
+from grete.spark.lineage.hadoop_files import HadoopLocation
+from grete.spark.lineage.on_hadoop import HadoopLineages
 from grete.systems.local.system import LocalSystem, Message
 from grete.testing.chaos.components import descendants
 from grete.testing.kafka_broker import KafkaCluster

@@ -15,9 +15,9 @@ import pytest
 
 from grete.config.settings import Settings
 from grete.errors import GreteError
-from grete.spark.preflight import check_executors
-from grete.spark.session import build_context
-from grete.spark.shipping import ship
+from grete.spark.executors.preflight import check_executors
+from grete.spark.executors.shipping import ship
+from grete.spark.session.container_session import build_context
 from grete.testing.server_cluster import free_ports
 from grete.testing.waiting import patient
 from grete_workbench.spark_cluster import Hidden, SparkCluster

@@ -14,7 +14,7 @@ from tests.fault.test_spark_shares import COUNTER, Running
 from tests.unit.systems.test_local_commits import LocalJob
 
 from grete.container.control import Ended
-from grete.spark.session import build_context
+from grete.spark.session.container_session import build_context
 from grete.spark.stream_task import SparkEngine
 from grete.testing.waiting import eventually, patient
 from grete_workbench.spark_cluster import SparkCluster

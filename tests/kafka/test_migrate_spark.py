@@ -23,7 +23,7 @@ from grete.cli.main import main
 from grete.clock import SystemClock
 from grete.errors import JobError
 from grete.migration.spark_take_over import execute, take_over_query
-from grete.spark.session import build_session
+from grete.spark.session.container_session import build_session
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually, patient
 

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from grete.cli.main import main
-from grete.spark.kafka_connector import jars_directory
+from grete.spark.session.kafka_connector import jars_directory
 from grete.testing.kafka_broker import KafkaCluster
 
 APPLICATION = """

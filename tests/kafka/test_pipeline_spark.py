@@ -20,11 +20,11 @@ from grete.config.settings import Settings
 from grete.errors import ConfigError, JobError, OffsetOutOfRange
 from grete.model.ids import SystemStreamPartition
 from grete.spark.committed_rows import committed_rows
-from grete.spark.kafka_options import sink_settings, source_settings
-from grete.spark.kafka_source import KafkaSourceSpec, explain_data_loss, read_stream
-from grete.spark.pipeline_rows import key_and_value
+from grete.spark.pipeline.kafka_source import KafkaSourceSpec, explain_data_loss, read_stream
+from grete.spark.session.kafka_options import sink_settings, source_settings
 from grete.spark.sinks import kafka as kafka_sink
 from grete.spark.sinks.kafka import may_be_reordered, runs_tasks_once
+from grete.spark.sinks.rows import key_and_value
 from grete.systems.base import System
 from grete.systems.factory import open_system
 from grete.systems.partitioner import partition_of

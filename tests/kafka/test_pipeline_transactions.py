@@ -26,7 +26,7 @@ from grete.config.settings import Settings
 from grete.errors import ConfigError, Fenced, LogError
 from grete.keyed_log.base import Entry
 from grete.model.fence import Fence
-from grete.spark.kafka_options import sink_settings
+from grete.spark.session.kafka_options import sink_settings
 from grete.spark.sinks import kafka_transaction
 from grete.spark.sinks.kafka_senders import DriverSender, Sender, TaskSender
 from grete.spark.sinks.kafka_transaction import KafkaTransactions, TransactionalSink

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from grete.errors import StreamNotFound, StreamRecreated
-from grete.spark.same_inputs import SameInputs
+from grete.spark.pipeline.same_inputs import SameInputs
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually, patient
 

@@ -31,7 +31,7 @@ from grete.model.ending import ExitCode
 from grete.model.ids import JobId, SystemStream
 from grete.model.job import ContainerModel, JobModel
 from grete.operations import open_job
-from grete.spark.versions import check_installed
+from grete.spark.session.versions import check_installed
 from grete.systems.base import System
 from grete.systems.factory import open_system
 from grete.systems.outputs import OutputSystems, not_declared

@@ -37,7 +37,7 @@ from grete.metadata.job_state import recorded_epoch
 from grete.model.fence import container_scopes, job_scope, leadership_of
 from grete.model.ids import JobId
 from grete.operations.job_handle import no_such_job
-from grete.spark.versions import check_installed
+from grete.spark.session.versions import check_installed
 from grete.sqlite_file import open_file
 from grete.systems.factory import open_system
 

@@ -87,7 +87,7 @@ def sqlite() -> Finding:
 
 def packages() -> Finding:
     """Spark and what its Python side needs."""
-    from grete.spark.versions import installed, refusal
+    from grete.spark.session.versions import installed, refusal
 
     versions = {"pyspark": installed(), **{name: _version(name) for name in ("pyarrow", "pandas")}}
     missing = [name for name, version in versions.items() if version is None]
@@ -186,7 +186,7 @@ def job_findings(config: Mapping[str, str]) -> Iterator[Finding]:
 
 def _spark(settings: Settings) -> Iterator[Finding]:
     """Whether the job can run on the Spark that is here, where others can."""
-    from grete.spark.versions import installed, refusal
+    from grete.spark.session.versions import installed, refusal
 
     version = installed()
     if version is not None and not refusal(version) and (why := refusal(version, settings)):
@@ -195,7 +195,7 @@ def _spark(settings: Settings) -> Iterator[Finding]:
 
 def _class_archive(settings: Settings) -> Iterator[Finding]:
     """Whether a pipeline starts from an archive of Spark's classes, where it would take one. It runs without, too."""
-    from grete.spark.versions import class_archive, installed
+    from grete.spark.session.versions import class_archive, installed
 
     if not settings.job.is_pipeline or installed() is None or settings.spark.driver_java_options:
         return

@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     from grete.config.settings import Settings
     from grete.environment import grete_home
     from grete.migration.spark_take_over import execute, take_over_query
-    from grete.spark.location import open_location
+    from grete.spark.lineage.location import open_location
 
     if not options.config:
         raise ConfigError("name the configuration of the job that is to go on, with --config FILE")

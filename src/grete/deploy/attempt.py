@@ -157,7 +157,7 @@ def _start_spark(config: Mapping[str, str]) -> None:
     YARN's ApplicationMaster waits for it for `spark.yarn.am.waitTime`, and reading a long coordinator stream and
     waiting for the lease of a dead attempt come before the container.
     """
-    from grete.spark.session import start_context
+    from grete.spark.session.container_session import start_context
 
     def start() -> None:
         try:

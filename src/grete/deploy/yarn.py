@@ -45,9 +45,9 @@ from grete.packages.manifest import PackageKind
 from grete.packages.transport import archive_of, brought_package
 from grete.packages.verify import read_manifest
 from grete.private_files import private_directory, private_opener
-from grete.spark.kafka_connector import connector_settings
-from grete.spark.libraries import output_settings
-from grete.spark.worker_python import application_python
+from grete.spark.session.kafka_connector import connector_settings
+from grete.spark.session.libraries import output_settings
+from grete.spark.session.worker_python import application_python
 
 _SUBMIT_S = 300.0
 _END_S = 60.0

@@ -33,7 +33,7 @@ from grete.errors import IllegalStateError, ProcessorFailed
 from grete.launch.base import Launcher
 from grete.launch.factory import LaunchContext
 from grete.model.ending import ContainerEnd
-from grete.spark.versions import check_installed
+from grete.spark.session.versions import check_installed
 
 _log = logging.getLogger("grete.processor")
 _LOOKS_IN_TTL = 60
@@ -265,7 +265,7 @@ class StreamProcessor:
         from grete.spark.container import run_container
 
         with suppress(ModuleNotFoundError):  # without pyspark, of which the container has words
-            from grete.spark.beside_a_program import leave, take_part
+            from grete.spark.session.beside_a_program import leave, take_part
 
             take_part(self)
             self._leave_spark = partial(leave, self)

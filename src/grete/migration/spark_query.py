@@ -14,8 +14,8 @@ import orjson
 
 from grete.config.time_zone import TIME_ZONE
 from grete.errors import ConfigError, JobError
-from grete.spark.location import Location
-from grete.spark.source_log import batches, read_beginning, read_commit, read_planned
+from grete.spark.lineage.location import Location
+from grete.spark.lineage.source_log import batches, read_beginning, read_commit, read_planned
 
 _OPERATOR = re.compile(rb'"operatorName"\s*:\s*"([^"]{1,200})"')
 _LONGEST = 120

@@ -29,7 +29,7 @@ from grete.model.ids import JobId, SystemStream, SystemStreamPartition, TaskName
 from grete.model.startpoint import StateChoice
 from grete.operations import open_job
 from grete.operations.job_handle import JobHandle
-from grete.spark.location import Location
+from grete.spark.lineage.location import Location
 from grete.systems.admin import PartitionOffsets
 from grete.systems.factory import open_system
 

@@ -10,8 +10,8 @@ from grete.checkpoint.task_commit import TaskCommit
 from grete.config.key_tables.job import LINEAGE_DIR
 from grete.model.ids import ContainerId, TaskName
 from grete.operations.job_handle import JobHandle
-from grete.spark.lineage_files import foreign_offsets, kept_by
-from grete.spark.location import OnAsking, open_location
+from grete.spark.lineage.files import foreign_offsets, kept_by
+from grete.spark.lineage.location import OnAsking, open_location
 
 
 def foreign_of_tasks(

@@ -22,7 +22,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from grete.spark.versions import class_archive
+from grete.spark.jvm import gateway_of
+from grete.spark.session.versions import class_archive
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -54,7 +55,7 @@ def _write(archive: Path, options: Sequence[str]) -> None:
         .config("spark.driver.extraJavaOptions", " ".join(options))
         .getOrCreate()
     )
-    gateway: Any = session.sparkContext._gateway  # the process that has to end before the archive is there
+    gateway: Any = gateway_of(session.sparkContext)  # the process that has to end before the archive is there
     with tempfile.TemporaryDirectory() as directory:
         rows = session.readStream.format("rate-micro-batch").option("rowsPerBatch", 100).load()
         work(rows.mapInArrow(same, rows.schema), Path(directory) / "tasks")

@@ -22,8 +22,8 @@ from grete.container.process_state import ProcessState
 from grete.errors import GreteError, MissingExtra
 from grete.exit_report import run_and_report
 from grete.model.ending import ContainerEnd
-from grete.spark.versions import check_installed
-from grete.spark.worker_sockets import remove_folder
+from grete.spark.session.versions import check_installed
+from grete.spark.session.worker_sockets import remove_folder
 from grete.text_logs import log_to_stderr
 from grete.wire.container_protocol import ContainerEnvironment
 
@@ -53,7 +53,7 @@ def run_container(
 
 
 def _session_ahead(assignment: Assignment, home: Path | None) -> AbstractContextManager[None]:
-    """See `spark.session.session_ahead`. The JVM works in the container's folder, which is entered with `home`.
+    """See `session_ahead` there. The JVM works in the container's folder, which is entered with `home`.
 
     What goes wrong here does so again when the container works, and is an error there.
     """
@@ -61,7 +61,7 @@ def _session_ahead(assignment: Assignment, home: Path | None) -> AbstractContext
         check_installed(Settings.of(assignment.config))
         if home is not None:
             enter(assignment, home)
-        from grete.spark.session import session_ahead
+        from grete.spark.session.container_session import session_ahead
 
         return session_ahead(assignment)
     return nullcontext()

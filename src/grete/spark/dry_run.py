@@ -46,7 +46,9 @@ def tried(assignment: Assignment, home: Path) -> dict[str, Any]:
     job = Settings.of(assignment.config).job
     check_application(job, DataFramePipeline if job.is_pipeline else StreamTask)
     try:
-        from grete.spark import pipeline_run, plan_text, session
+        from grete.spark.pipeline import plan_text
+        from grete.spark.pipeline import run as pipeline_run
+        from grete.spark.session import container_session as session
     except ModuleNotFoundError as error:
         raise MissingExtra(str(error.name), "spark") from error
     own = _own_settings(assignment, session.kafka_system_of(assignment))
@@ -79,8 +81,8 @@ def tried(assignment: Assignment, home: Path) -> dict[str, Any]:
 
 def _own_settings(assignment: Assignment, kafka_system: str | None) -> dict[str, tuple[str, str]]:
     """The settings that nobody has asked for, each with its reason."""
-    from grete.spark.session_defaults import reason
-    from grete.spark.session_settings import context_settings, session_settings
+    from grete.spark.session.defaults import reason
+    from grete.spark.session.settings import context_settings, session_settings
 
     settings, name = Settings.of(assignment.config), f"grete {assignment.job}"
     if settings.job.is_pipeline:

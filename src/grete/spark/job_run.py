@@ -14,10 +14,10 @@ from grete.container.epochs import OnBatch, run_epoch
 from grete.container.process_state import ProcessState
 from grete.container.resources import open_resources
 from grete.failpoints import failpoint
-from grete.spark.pipeline_run import PipelineRun
-from grete.spark.preflight import check_executors
-from grete.spark.session import app_name, build_context, build_session, kafka_system_of
-from grete.spark.shipping import ship
+from grete.spark.executors.preflight import check_executors
+from grete.spark.executors.shipping import ship
+from grete.spark.pipeline.run import PipelineRun
+from grete.spark.session.container_session import app_name, build_context, build_session, kafka_system_of
 from grete.spark.stream_task import SparkEngine
 from grete.wire.metric_values import Metrics
 

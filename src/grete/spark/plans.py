@@ -6,11 +6,12 @@ goes on to find them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
+
+from grete.spark.jvm import context_of_process, java_seq, java_session, jvm_of, query_execution
 
 _RELATIONS = ("StreamingRelation", "StreamingRelationV2")
 OF_EACH_ROW = frozenset(
@@ -34,7 +35,7 @@ OF_EACH_ROW = frozenset(
 
 def analysed(frame: DataFrame) -> Any:
     """The plan that Spark has made of a frame: names resolved, nothing moved."""
-    return frame._jdf.queryExecution().analyzed()
+    return query_execution(frame).analyzed()
 
 
 def name(plan: Any) -> str:
@@ -91,7 +92,7 @@ def replaced(plan: Any, found: Callable[[Any], Any | None]) -> Any:
     new = [replaced(child, found) for child in old]
     if all(before is after for before, after in zip(old, new, strict=True)):
         return plan
-    return plan.withNewChildren(_seq(_jvm(), new))
+    return plan.withNewChildren(java_seq(_jvm(), new))
 
 
 def without_views(plan: Any) -> Any:
@@ -115,25 +116,19 @@ def renamed(plan: Any, like: Any) -> Any:
             theirs.apply(i).exprId(),
             theirs.apply(i).qualifier(),
             jvm.scala.Option.empty(),
-            _seq(jvm, []),
+            java_seq(jvm, []),
         )
         for i in range(own.size())
     ]
-    return jvm.org.apache.spark.sql.catalyst.plans.logical.Project(_seq(jvm, columns), plan)
+    return jvm.org.apache.spark.sql.catalyst.plans.logical.Project(java_seq(jvm, columns), plan)
 
 
 def frame_of(plan: Any, session: SparkSession) -> DataFrame:
     """The frame of a plan, in this session: the one that is active in the process may be somebody else's."""
-    return DataFrame(
-        _jvm().org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, plan), session
-    )
-
-
-def _seq(jvm: Any, items: Iterable[Any]) -> Any:
-    return jvm.PythonUtils.toSeq(list(items))
+    return DataFrame(_jvm().org.apache.spark.sql.classic.Dataset.ofRows(java_session(session), plan), session)
 
 
 def _jvm() -> Any:
-    context = SparkContext._active_spark_context
+    context = context_of_process()
     assert context is not None, "plans are of a session"
-    return context._jvm
+    return jvm_of(context)

@@ -25,9 +25,9 @@ from grete.container.epochs import Epoch
 from grete.container.process_state import ProcessState
 from grete.container.share_server import Began, EndedWell, Lost, OtherChange, ShareServer
 from grete.errors import GreteError, JobError
-from grete.spark.failures import job_failed
-from grete.spark.shipping import NOTHING, Shipped, driver_addresses
-from grete.spark.stage_figures import StageFigures
+from grete.spark.executors.shipping import NOTHING, Shipped, driver_addresses
+from grete.spark.executors.stage_figures import StageFigures
+from grete.spark.failures.translation import job_failed
 from grete.tasks.share_task import ShareTask
 from grete.tasks.shares import Committed
 

@@ -21,7 +21,7 @@ from pyspark import daemon
 
 from grete.arrow import pa
 
-_NEEDED = ("pyspark.worker", "grete.spark.planned_source", "grete.spark.sinks.staged")
+_NEEDED = ("pyspark.worker", "grete.spark.pipeline.planned_source", "grete.spark.sinks.staged")
 
 
 def main() -> None:

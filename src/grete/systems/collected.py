@@ -147,7 +147,7 @@ class CollectedTransactions:
         except Fenced as error:
             if error.scope != self._scope:
                 raise
-            # without its cause, which would be read as the container's own end by `spark.failures`
+            # without its cause, which would be read as the container's own end by `spark.failures.translation`
             raise NotWritten(
                 f"another worker has taken {self._scope} over, as its number {error.seen}"
             ) from None

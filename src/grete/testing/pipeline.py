@@ -40,10 +40,10 @@ from grete.testing.job_container import TestedContainer
 try:
     from pyspark.sql import SparkSession
 
-    from grete.spark.java import rename_without_programs
-    from grete.spark.pipeline_run import PipelineRun
-    from grete.spark.plan_text import checked_plan
-    from grete.spark.session import build_session
+    from grete.spark.pipeline.plan_text import checked_plan
+    from grete.spark.pipeline.run import PipelineRun
+    from grete.spark.session.container_session import build_session
+    from grete.spark.session.java_options import rename_without_programs
 except ModuleNotFoundError as error:
     raise MissingExtra(str(error.name), "spark") from error
 

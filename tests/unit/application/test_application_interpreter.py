@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from grete.spark.application_interpreter import ApplicationPlace, program
-from grete.spark.worker_python import ON_EXECUTORS
+from grete.spark.executors.application_interpreter import ApplicationPlace, program
+from grete.spark.session.worker_python import ON_EXECUTORS
 
 DAEMON = """
 import importlib.util, json, os, sys

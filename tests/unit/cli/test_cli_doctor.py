@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from grete.cli.main import main
-from grete.spark.versions import class_archive
+from grete.spark.session.versions import class_archive
 
 Output = pytest.CaptureFixture[str]
 

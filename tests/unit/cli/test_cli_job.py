@@ -239,7 +239,7 @@ def test_where_offsets_of_sources_of_sparks_own_are_is_said_when_they_are_not_kn
 def test_spark_is_asked_for_them_only_where_a_commit_says_that_there_are_any(
     job: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, "grete.spark.hadoop_files", raising=False)
+    monkeypatch.delitem(sys.modules, "grete.spark.lineage.hadoop_files", raising=False)
     monkeypatch.setitem(sys.modules, "py4j.protocol", None)
     commit_with_foreign_sources(**{"job.lineage.dir": "hdfs://names/lineages"})
     for words in (["show", "--task", "Partition 0"], ["export"]):

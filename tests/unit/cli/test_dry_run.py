@@ -9,7 +9,7 @@ import pytest
 
 from grete.cli.main import main
 from grete.model.streams import StreamSpec
-from grete.spark.session_defaults import ALWAYS
+from grete.spark.session.defaults import ALWAYS
 from grete.systems.local.system import LocalSystem
 
 APPLICATION = """

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from grete.spark.beside_a_program import leave, take_part
+from grete.spark.session.beside_a_program import leave, take_part
 
 
 def test_the_programs_variables_come_back_when_the_last_of_its_processors_has_ended(

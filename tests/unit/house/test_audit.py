@@ -97,7 +97,7 @@ _OF_TESTS = ("io.delta:delta-storage", "io.openlineage:openlineage-spark_2.13")
 
 def test_the_driver_that_jobs_are_given_is_the_one_that_is_compared() -> None:
     poms = audit.pinned_in(ROOT / "scripts/spark-sinks/pom.xml", "")
-    libraries = (ROOT / "src/grete/spark/libraries.py").read_text()
+    libraries = (ROOT / "src/grete/spark/session/libraries.py").read_text()
     for one in poms:
         if one.package not in _OF_TESTS:
             assert f'"{one.package}:{one.version}"' in libraries

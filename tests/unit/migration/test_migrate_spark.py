@@ -19,7 +19,7 @@ from grete.cli.main import main
 from grete.errors import ConfigError, JobError
 from grete.migration.spark_query import read_query
 from grete.model.streams import StreamSpec
-from grete.spark.source_log import SparkLogUnreadable
+from grete.spark.lineage.source_log import SparkLogUnreadable
 from grete.systems.local.system import LocalSystem
 
 WRITTEN = Path(__file__).parent / "spark_checkpoints"
@@ -192,7 +192,7 @@ sys.exit(code)
 def test_an_address_wants_pyspark(
     config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, "grete.spark.hadoop_files", raising=False)
+    monkeypatch.delitem(sys.modules, "grete.spark.lineage.hadoop_files", raising=False)
     monkeypatch.setitem(sys.modules, "py4j.protocol", None)
     words = ["--checkpoint", "hdfs://names/query", "--config", str(config)]
     assert main(["migrate", "spark", *words]) == 2

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from grete.errors import ApplicationError, ConfigError, JobError
-from grete.spark.failed_functions import raised_by_function
-from grete.spark.failures import executor_error
+from grete.spark.failures.failed_functions import raised_by_function
+from grete.spark.failures.translation import executor_error
 
 UNPICKLED = """An exception was thrown from the Python worker:
 Traceback (most recent call last):

@@ -10,8 +10,8 @@ import pytest
 from grete.config.settings import Settings
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
-from grete.spark.kafka_connector import ARTIFACT, connector_settings, could_not_start
-from grete.spark.kafka_options import REDACTED_OPTIONS, StreamAddress, sink_settings, source_settings
+from grete.spark.session.kafka_connector import ARTIFACT, connector_settings, could_not_start
+from grete.spark.session.kafka_options import REDACTED_OPTIONS, StreamAddress, sink_settings, source_settings
 
 SPARK = "4.2.0"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from grete.spark.late_rows import LateRows
+from grete.spark.pipeline.late_rows import LateRows
 
 
 def report(batch: int, *dropped: int) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from grete.checkpoint.task_commit import TaskCommit
 from grete.errors import JobError, StateDoesNotFit
 from grete.model.ending import ExitCode, exit_code
 from grete.model.ids import SystemStreamPartition
-from grete.spark.lineage import (
+from grete.spark.lineage.decision import (
     Checkpointed,
     Continue,
     LineageDecision,
@@ -19,9 +19,9 @@ from grete.spark.lineage import (
     refuse_to_lose_state,
     with_query,
 )
-from grete.spark.lineage_files import LineageDirectory
-from grete.spark.offset_log import SourceOffsets, SparkProgress, read_progress
-from grete.spark.source_log import SparkLogUnreadable
+from grete.spark.lineage.files import LineageDirectory
+from grete.spark.lineage.offset_log import SourceOffsets, SparkProgress, read_progress
+from grete.spark.lineage.source_log import SparkLogUnreadable
 
 LINEAGE = LineageInfo("l1", {"local.in.0": 0}, "plan, tasks")
 

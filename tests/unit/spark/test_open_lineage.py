@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from grete.spark import open_lineage
+from grete.spark.pipeline import open_lineage
 
 
 class Events:

@@ -18,8 +18,8 @@ from grete.application.beside import ApplicationProcess, CallFailed
 from grete.config.settings import Settings
 from grete.errors import ApplicationError, ConfigError
 from grete.model.ending import exit_code
-from grete.spark import pipeline_beside
-from grete.spark.pipeline_beside import PipelineBeside
+from grete.spark.pipeline import beside as pipeline_beside
+from grete.spark.pipeline.beside import PipelineBeside
 from grete.testing.waiting import patient
 
 PIPELINE = """

@@ -10,8 +10,8 @@ import pytest
 from grete.config.choices import PipelineDelivery
 from grete.config.settings import Settings
 from grete.errors import ConfigError
-from grete.spark.session_defaults import STAGE_ATTEMPTS
-from grete.spark.session_settings import session_settings
+from grete.spark.session.defaults import STAGE_ATTEMPTS
+from grete.spark.session.settings import session_settings
 from grete.spark.sinks.kafka_senders import can_tasks_send
 from grete.spark.sinks.kafka_transaction import delivery
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from grete.errors import ConfigError
-from grete.spark.pipeline_rows import check_types
+from grete.spark.sinks.rows import check_types
 
 
 @pytest.mark.parametrize("name", ["key", "value"])

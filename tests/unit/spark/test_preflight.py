@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from grete.spark.preflight import Here, environment_hash
-from grete.spark.preflight_probe import probe
+from grete.spark.executors.preflight import Here, environment_hash
+from grete.spark.executors.preflight_probe import probe
 
 HERE = Here("3.11.7", "abc", {"grete": "1.0", "orjson": "3.13.0", "pytest": "8"}, frozenset({"orjson"}))
 

@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame
 
 from grete.container.control import Ended
 from grete.errors import ConfigError, Fenced, GreteError, JobError, ProcessingError
-from grete.spark.failures import executor_error, failed
-from grete.spark.query import Query, QuerySettings
+from grete.spark.failures.translation import executor_error, failed
+from grete.spark.pipeline.query import Query, QuerySettings
 from grete.tasks.commit.base import BatchOutcome
 
 HandOver = Callable[[Any, int], None]

@@ -8,7 +8,7 @@ from grete.container.metrics import ContainerMetrics
 from grete.coordinator.progress import ReportedProgress
 from grete.coordinator.task_metrics import reported_metrics
 from grete.model.ids import JobId
-from grete.spark.query_progress import ProgressReader, metrics_of
+from grete.spark.pipeline.query_progress import ProgressReader, metrics_of
 from grete.testing.clock import ManualClock
 from grete.wire.container_protocol import Heartbeat
 from grete.wire.metric_values import Count, Durations, Level

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from grete.errors import ConfigError
-from grete.spark.referring_settings import for_command_line, resolved
+from grete.spark.session.referring_settings import for_command_line, resolved
 
 KEY = "spark.hadoop.fs.s3a.access.key"
 

@@ -7,7 +7,7 @@ from pyspark.errors import AnalysisException, IllegalArgumentException
 
 from grete.errors import ConfigError
 from grete.model.ending import ExitCode, exit_code
-from grete.spark.refused_settings import refused_settings
+from grete.spark.session.refused_settings import refused_settings
 
 GIVEN = {"spark.serializer": "org.example.Absent", "spark.sql.shuffle.partitions": "many"}
 

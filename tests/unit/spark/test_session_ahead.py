@@ -12,7 +12,7 @@ from pathlib import Path
 from grete.container.assignment import Assignment
 from grete.errors import GreteError
 from grete.model.ids import ContainerId, JobId
-from grete.spark.session import app_name, build_session, session_ahead
+from grete.spark.session.container_session import app_name, build_session, session_ahead
 
 called, application = Path(sys.argv[1]), sys.argv[2]
 config = {application: "jobs:It", "task.inputs": "local.in"}

@@ -15,9 +15,9 @@ from pyspark import SparkFiles
 
 from grete.errors import ConfigError
 from grete.packages.build import build_api
-from grete.spark.preflight_environment import EnvironmentHere, environment_there
-from grete.spark.preflight_probe import code_of
-from grete.spark.shipping import NOTHING, Shipped, ShippedPackage, _sparks_files, _unpacked
+from grete.spark.executors.preflight_environment import EnvironmentHere, environment_there
+from grete.spark.executors.preflight_probe import code_of
+from grete.spark.executors.shipping import NOTHING, Shipped, ShippedPackage, _sparks_files, _unpacked
 
 
 def test_a_share_on_a_machine_with_another_grete_is_refused_with_its_host() -> None:

@@ -13,8 +13,8 @@ import pytest
 
 from grete.errors import ApplicationError, LoginRefused, StateDoesNotFit
 from grete.model.ending import ExitCode, exit_code
-from grete.spark.error_classes import CLASSES, EXCEPTIONS, ErrorKind, refused
-from grete.spark.failures import failed
+from grete.spark.failures.error_classes import CLASSES, EXCEPTIONS, ErrorKind, refused
+from grete.spark.failures.translation import failed
 
 CHECKPOINT = "/home/of job/lineages/1/spark"
 KINDS = {

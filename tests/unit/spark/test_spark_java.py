@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from grete.spark.java import quick_starts
+from grete.spark.session.java_options import quick_starts
 
 VFORK = "-Djdk.lang.Process.launchMechanism=VFORK"
 

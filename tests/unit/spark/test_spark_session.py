@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from grete.config.settings import Settings
-from grete.spark.session_defaults import table
-from grete.spark.session_settings import context_settings, driver_environment, session_settings
-from grete.spark.versions import class_archive
+from grete.spark.session.defaults import table
+from grete.spark.session.settings import context_settings, driver_environment, session_settings
+from grete.spark.session.versions import class_archive
 
 
 def test_speculation_is_off_for_stream_tasks_whatever_is_configured(caplog: pytest.LogCaptureFixture) -> None:

@@ -10,7 +10,7 @@ import pytest
 from grete.cli.main import main
 from grete.config.settings import Settings
 from grete.model.streams import StreamSpec
-from grete.spark.versions import installed, refusal
+from grete.spark.session.versions import installed, refusal
 from grete.systems.local.system import LocalSystem
 
 TASK = {"task.class": "m:T", "task.inputs": "local.in"}

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grete.errors import StorageFull, StreamError
-from grete.spark.failures import failed
+from grete.spark.failures.translation import failed
 from grete.spark.sinks.staged import StagedRows, StagedSegment, cleared, stage
 from grete.systems.partitioner import partition_of
 from grete.systems.records import unpack

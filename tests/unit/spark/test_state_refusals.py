@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grete.spark.error_classes import refused
+from grete.spark.failures.error_classes import refused
 
 KEYS = """terminated with exception: [STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE] Provided key schema does not match.
 Please check number and type of fields.

@@ -10,8 +10,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from grete.spark.session_settings import context_settings, session_settings
-from grete.spark.worker_python import worker_python
+from grete.spark.session.settings import context_settings, session_settings
+from grete.spark.session.worker_python import worker_python
 
 PROGRAM = worker_python("local[2]", {})["PYSPARK_PYTHON"]
 DAEMON = "spark.python.daemon.module"

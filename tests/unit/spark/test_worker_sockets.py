@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from grete.spark import worker_sockets
-from grete.spark.session_settings import context_settings, session_settings
-from grete.spark.worker_sockets import make_folder, remove_folder, socket_settings
+from grete.spark.session import worker_sockets
+from grete.spark.session.settings import context_settings, session_settings
+from grete.spark.session.worker_sockets import make_folder, remove_folder, socket_settings
 
 ENABLED, FOLDER = "spark.python.unix.domain.socket.enabled", "spark.python.unix.domain.socket.dir"
 

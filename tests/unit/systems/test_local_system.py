@@ -11,7 +11,7 @@ from grete.keyed_log.base import Entry
 from grete.model.fence import Fence
 from grete.model.ids import SystemStreamPartition
 from grete.model.streams import StreamSpec
-from grete.spark.planned_source import LocalReader
+from grete.spark.pipeline.planned_source import LocalReader
 from grete.systems.admin import KeyOrigin
 from grete.systems.commit_group import CommitGroup, SegmentWrite
 from grete.systems.key_hashes import murmur2

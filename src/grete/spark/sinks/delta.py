@@ -17,6 +17,7 @@ from grete.config.settings.outputs import OutputSettings
 from grete.errors import ApplicationError, Fenced, JobError
 from grete.failpoints import failpoint
 from grete.model.fence import Fence
+from grete.spark.jvm import java_session, jvm_of
 from grete.spark.sinks.base import compute_only
 from grete.systems.commit_group import SegmentWrite
 
@@ -157,9 +158,8 @@ class DeltaSink:
         return _Mark(self._app, 0, 0, "") if row is None else _Mark.of(row[0])
 
     def _is_there(self) -> bool:
-        jvm = self._spark._jvm
-        assert jvm is not None
-        return bool(jvm.io.delta.tables.DeltaTable.isDeltaTable(self._spark._jsparkSession, self._path))
+        jvm = jvm_of(self._spark)
+        return bool(jvm.io.delta.tables.DeltaTable.isDeltaTable(java_session(self._spark), self._path))
 
     def _table_id(self) -> str:
         """The id that Delta has given the table; "" where there is none."""

@@ -24,8 +24,9 @@ from grete.config.settings.systems import EMBEDDED_SYSTEM
 from grete.container.start import Started
 from grete.errors import ConfigError, StreamNotFound
 from grete.model.ids import SystemStream
-from grete.spark.kafka_options import StreamAddress, sink_settings
-from grete.spark.session_defaults import STAGE_ATTEMPTS
+from grete.spark.jvm import java_session, jvm_of
+from grete.spark.session.defaults import STAGE_ATTEMPTS
+from grete.spark.session.kafka_options import StreamAddress, sink_settings
 from grete.spark.sinks.base import Sink
 from grete.spark.sinks.delta import DeltaSink
 from grete.spark.sinks.files import FilesSink
@@ -160,7 +161,7 @@ class Sinks:
             sink_settings(started.assignment.config, started.system_name),
             self._settings.task.batch_transaction_timeout_s,
             SystemClock(),
-            sender_for(self._spark._jvm, context.master, context.getConf().get(STAGE_ATTEMPTS)),
+            sender_for(jvm_of(self._spark), context.master, context.getConf().get(STAGE_ATTEMPTS)),
         )
         self._held.callback(opened.close)
         return opened
@@ -245,10 +246,10 @@ def check_format(spark: SparkSession, settings: OutputSettings) -> None:
     Raises:
         ConfigError: it has not.
     """
-    jvm: Any = spark._jvm
+    jvm: Any = jvm_of(spark)
     sources = jvm.org.apache.spark.sql.execution.datasources.DataSource
     try:
-        sources.lookupDataSource(settings.format, spark._jsparkSession.sessionState().conf())
+        sources.lookupDataSource(settings.format, java_session(spark).sessionState().conf())
     except Py4JJavaError as error:
         raise ConfigError(
             f"outputs.{settings.name}.format={settings.format}: {error.java_exception.getMessage()} Spark has "

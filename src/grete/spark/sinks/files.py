@@ -15,6 +15,7 @@ from grete.config.settings.outputs import OutputSettings
 from grete.errors import Fenced, JobError
 from grete.failpoints import failpoint
 from grete.model.fence import Fence
+from grete.spark.jvm import hadoop_configuration, jvm_of
 from grete.spark.sinks.base import compute_only
 from grete.systems.commit_group import SegmentWrite
 
@@ -44,8 +45,8 @@ class FilesSink:
         self._staging = f"{self._of_owner}/{fence.epoch}"
         self._fence = fence
         self._is_claimed = False
-        self._jvm = spark._jvm
-        self._files = self._at(self._path).getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+        self._jvm = jvm_of(spark)
+        self._files = self._at(self._path).getFileSystem(hadoop_configuration(spark.sparkContext))
 
     def write(self, rows: DataFrame, batch: Batch) -> Iterable[SegmentWrite]:
         """Write the folder, unless it is there.
@@ -126,7 +127,6 @@ class FilesSink:
             raise JobError(f"cannot {what}: {path}: {reason}")
 
     def _at(self, path: str) -> Any:
-        assert self._jvm is not None
         return self._jvm.org.apache.hadoop.fs.Path(path)
 
     def close(self) -> None:

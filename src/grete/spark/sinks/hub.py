@@ -15,8 +15,8 @@ from grete.config.redact import is_secret_key
 from grete.config.settings import Settings
 from grete.config.settings.eventhubs import HubsSettings
 from grete.model.ids import SystemStream
-from grete.spark.pipeline_rows import check_types, key_of, value_of
 from grete.spark.sinks.kafka import HEADERS, OWN, KafkaSink
+from grete.spark.sinks.rows import check_types, key_of, value_of
 from grete.systems.commit_group import SegmentWrite
 from grete.systems.eventhubs.hash import hub_partitioner
 from grete.systems.partitioner import Partitioner

@@ -20,6 +20,7 @@ from grete.config.settings.outputs import OutputSettings
 from grete.errors import Fenced, GreteError, JobError, StreamUnreachable
 from grete.failpoints import failpoint
 from grete.model.fence import Fence
+from grete.spark.jvm import jvm_of
 from grete.spark.sinks.base import compute_only
 from grete.systems.commit_group import SegmentWrite
 
@@ -47,7 +48,7 @@ class JdbcSink:
     def __init__(
         self, spark: SparkSession, settings: OutputSettings, app: str, fence: Fence, *, replaces: bool
     ) -> None:
-        self._jvm: Any = spark._jvm
+        self._jvm: Any = jvm_of(spark)
         self._settings = settings
         self._app = app
         self._fence = fence

@@ -21,8 +21,9 @@ from grete.container.assignment import Assignment
 from grete.errors import ConfigError
 from grete.keyed_log.base import Entry
 from grete.spark import plans
-from grete.spark.pipeline_rows import check_types, key_of, value_of
+from grete.spark.jvm import query_execution
 from grete.spark.sinks.kafka_senders import runs_tasks_once
+from grete.spark.sinks.rows import check_types, key_of, value_of
 from grete.systems.commit_group import SegmentWrite
 
 OWN = ("key", "value", "headers", "partition")
@@ -148,7 +149,7 @@ def may_be_reordered(batch: DataFrame) -> bool:
     # a batch's own plan is an RDD, which says where it comes from; to plan it for that would take 20 ms of each batch
     return any(
         plans.name(leaf) != "LogicalRDD" or "ShuffledRowRDD" in leaf.rdd().toDebugString()
-        for leaf in plans.leaves(batch._jdf.queryExecution().logical())
+        for leaf in plans.leaves(query_execution(batch).logical())
     )
 
 

@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from grete.config.settings.spark import local_cores
+from grete.spark.jvm import query_execution
 
 _log = logging.getLogger("grete.container")
 _TOO_LARGE = "spark.driver.maxResultSize"
@@ -65,7 +66,7 @@ class TaskSender:
         The connector's writer itself: `records.write.format("kafka")` comes there by way of a command and one more
         query, which are analysed and planned for each batch.
         """
-        execution = records._jdf.queryExecution()
+        execution = query_execution(records)
         return lambda settings, into: self._writer.write(execution, settings, into)
 
 
@@ -96,12 +97,12 @@ class DriverSender:
         return self._in_parts(records)
 
     def _whole(self, records: DataFrame) -> Send:
-        plan = records._jdf.queryExecution().executedPlan()
+        plan = query_execution(records).executedPlan()
         rows = plan.executeCollectIterator()._2()
         return lambda settings, into: self._send(plan, rows, settings, into)
 
     def _in_parts(self, records: DataFrame) -> Send:
-        execution = records.localCheckpoint(eager=True)._jdf.queryExecution()
+        execution = query_execution(records.localCheckpoint(eager=True))
         plan = execution.executedPlan()
 
         def send(settings: Any, into: Any) -> None:

@@ -32,6 +32,7 @@ from grete.failpoints import failpoint
 from grete.keyed_log import kafka_header
 from grete.keyed_log.base import Entry
 from grete.model.fence import Fence
+from grete.spark.jvm import java_map, jvm_of
 from grete.spark.sinks.kafka import plain_records
 from grete.spark.sinks.kafka_senders import Sender, scala_object
 from grete.systems.base import System
@@ -70,7 +71,7 @@ class KafkaTransactions(TransactionalStore):
         sender: Sender,
     ) -> None:
         """`streams` are written; `settings`, the connector's options, hold secrets: not to be shown."""
-        self._jvm: Any = spark._jvm
+        self._jvm: Any = jvm_of(spark)
         self._topics: dict[str, Any] = {}
         self._system = system
         self._clock = clock
@@ -142,7 +143,7 @@ class KafkaTransactions(TransactionalStore):
         options = self._jvm.java.util.HashMap()
         for name, value in self.settings.items():
             options.put(name, value)
-        scala_map = self._jvm.PythonUtils.toScalaMap(options)
+        scala_map = java_map(self._jvm, options)
         without_case = scala_object(self._jvm.org.apache.spark.sql.catalyst.util, "CaseInsensitiveMap").apply(
             scala_map
         )

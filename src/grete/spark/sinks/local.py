@@ -11,7 +11,7 @@ from grete.api import Batch
 from grete.arrow import pa
 from grete.failpoints import failpoint
 from grete.model.ids import SystemStream
-from grete.spark.pipeline_rows import key_and_value
+from grete.spark.sinks.rows import key_and_value
 from grete.spark.sinks.staged import LAYOUT, StagedRows, StagedSegment, cleared, stage
 from grete.systems.commit_group import SegmentWrite
 

@@ -146,7 +146,7 @@ class SlotCommits:
         except Fenced as error:
             if error.scope != self._commit.epoch.scope:
                 raise
-            # without its cause, which would be read as the container's own end by `spark.failures`
+            # without its cause, which would be read as the container's own end by `spark.failures.translation`
             raise CheckpointsMoved(
                 f"{self._commit.fence.scope} has begun a later epoch, its number {error.seen}, while slot "
                 f"{self._slot} of epoch {error.epoch} was at work; nothing was written"

@@ -1,0 +1,1 @@
+"""What Spark's errors mean, as errors of grete."""

@@ -1,0 +1,219 @@
+"""Lineages in a place: `lineages/<id>/{lineage.json,spark/}` and which one is current.
+
+On a disk the whole directory belongs to one container at a time, held by a file lock that dies with its process. A
+container whose predecessor still lives (it is stopping, or paused) does not touch that one's Spark checkpoint: it
+starts a new lineage, and the predecessor's next commit is fenced. On a file system of Hadoop's: `lineages_on_hadoop`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from types import MappingProxyType
+
+import orjson
+
+from grete.errors import WireError
+from grete.failpoints import failpoint
+from grete.model.ids import SystemStreamPartition
+from grete.spark.lineage.decision import LineageInfo
+from grete.spark.lineage.location import Location
+from grete.spark.lineage.offset_log import SparkProgress, read_progress
+from grete.spark.lineage.source_log import SparkLogUnreadable, batches, read_planned
+
+CURRENT = "current.json"
+_KEPT = 3
+"""Lineages kept for looking at; older ones are deleted when a new one starts."""
+
+
+class Lineages(ABC):
+    """The lineages of one container of one job."""
+
+    def __init__(self, place: Location, topics: Mapping[str, str] = MappingProxyType({})) -> None:
+        """`topics`: see `offset_log.read_batch_end`."""
+        self._place = place
+        self._topics = topics
+
+    def current(self) -> LineageInfo | None:
+        """The lineage started last, None when there is none or its description is unreadable."""
+        return _current(self._place)
+
+    @abstractmethod
+    def lock(self, lineage: LineageInfo) -> bool:
+        """Take the lineage for this process; False when another living process has it."""
+
+    def spark_checkpoint(self, lineage: LineageInfo) -> Location:
+        """Spark's checkpoint location of a lineage; its text is what Spark takes."""
+        return self._place / lineage.id / "spark"
+
+    def progress(self, lineage: LineageInfo) -> SparkProgress | str | None:
+        """Where Spark stands in it; None when its directory is gone, a text when its logs are unreadable."""
+        checkpoint = self.spark_checkpoint(lineage)
+        if not checkpoint.is_dir():
+            return None
+        try:
+            return read_progress(checkpoint, lineage.sources, self._topics)
+        except SparkLogUnreadable as error:
+            return str(error)
+
+    def planned_settings(self, lineage: LineageInfo) -> Mapping[str, str]:
+        """Spark's settings as of its first batch that is still known; empty before there is one."""
+        checkpoint = self.spark_checkpoint(lineage)
+        known = batches(checkpoint / "offsets")
+        return read_planned(checkpoint, known[0]).settings if known else {}
+
+    def start(
+        self,
+        starting_offsets: Mapping[str, int],
+        plan: str,
+        sources: Sequence[str] = (),
+        kept: str | None = None,
+    ) -> LineageInfo:
+        """Begin a new lineage and make it the current one. Durable on return."""
+        lineage = LineageInfo(uuid.uuid4().hex, dict(starting_offsets), plan, tuple(sources), kept)
+        locked = self.lock(lineage)
+        assert locked, "a lineage that no other process knows of is locked"
+        self._make(lineage)
+        failpoint("lineage.locked")
+        self._write(CURRENT, orjson.dumps(asdict(lineage)))
+        failpoint("lineage.current")
+        self._prune(keep=lineage.id)
+        return lineage
+
+    def go_on(self, lineage: LineageInfo) -> None:
+        """Keep the current lineage under a new description, when it has one. Durable on return."""
+        if lineage != self.current():
+            self._write(CURRENT, orjson.dumps(asdict(lineage)))
+
+    def _prune(self, keep: str) -> None:
+        """Delete lineages that will not be continued, the newest few excepted; one that is locked stays."""
+        old = [id_ for id_ in self._newest_first() if id_ != keep]
+        for id_ in old[_KEPT:]:
+            if self.lock(LineageInfo(id_, {}, "")):
+                self._remove(id_)
+
+    @abstractmethod
+    def _make(self, lineage: LineageInfo) -> None:
+        """Make the folder for Spark's checkpoint."""
+
+    @abstractmethod
+    def _write(self, name: str, content: bytes) -> None:
+        """Put a file in the place of one of that name, whole or not at all. Durable on return."""
+
+    @abstractmethod
+    def _newest_first(self) -> list[str]:
+        """The ids of the lineages that are there."""
+
+    @abstractmethod
+    def _remove(self, lineage_id: str) -> None:
+        """Delete one with all that is in it."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give the locks back."""
+
+
+class LineageDirectory(Lineages):
+    """Lineages in a directory of this machine, or of one that it mounts."""
+
+    def __init__(self, directory: Path, topics: Mapping[str, str] = MappingProxyType({})) -> None:
+        """See Lineages."""
+        super().__init__(directory, topics)
+        self._directory = directory
+        directory.mkdir(parents=True, exist_ok=True)
+        self._locks: list[int] = []
+
+    def lock(self, lineage: LineageInfo) -> bool:
+        """See Lineages."""
+        path = self._directory / lineage.id
+        path.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return False
+        self._locks.append(descriptor)
+        return True
+
+    def _make(self, lineage: LineageInfo) -> None:
+        (self._directory / lineage.id / "spark").mkdir()
+
+    def _write(self, name: str, content: bytes) -> None:
+        _write_durably(self._directory / name, content)
+
+    def _newest_first(self) -> list[str]:
+        found = [path for path in self._directory.iterdir() if path.is_dir()]
+        return [path.name for path in sorted(found, key=lambda path: path.stat().st_mtime_ns, reverse=True)]
+
+    def _remove(self, lineage_id: str) -> None:
+        shutil.rmtree(self._directory / lineage_id)
+
+    def close(self) -> None:
+        """See Lineages."""
+        while self._locks:
+            os.close(self._locks.pop())
+
+
+def foreign_offsets(place: Location, lineage: str, batch: int) -> dict[str, str] | None:
+    """Where a batch ended of sources that are not grete's, as Spark wrote it, by their number in the plan.
+
+    Empty without such sources, and while they have no offset; None where the lineage's files are not, as on another
+    machine.
+
+    Raises:
+        SparkLogUnreadable: Spark's offset log is damaged.
+        ConfigError, FilesUnreachable: see `HadoopLocation`.
+    """
+    known, checkpoint = _current(place), place / lineage / "spark"
+    if known is None or known.id != lineage or batch not in batches(checkpoint / "offsets"):
+        return None
+    ends = read_planned(checkpoint, batch).ends
+    return {
+        number: end.decode("utf-8", "replace")
+        for number in known.foreign_sources
+        if (end := ends.get(number))
+    }
+
+
+def kept_by(place: Location, lineage: str) -> str | None:
+    """What a lineage has in Spark alone, "" for nothing: see `LineageInfo`. None where its record is not."""
+    known = _current(place)
+    return None if known is None or known.id != lineage else known.kept
+
+
+def _current(place: Location) -> LineageInfo | None:
+    try:
+        document = orjson.loads((place / CURRENT).read_bytes())
+        starting = document["starting_offsets"]
+        sources = document.get("sources", _streams(starting))
+        kept = document.get("kept")
+        return LineageInfo(document["id"], starting, document["plan"], tuple(map(str, sources)), kept)
+    except (OSError, orjson.JSONDecodeError, KeyError, TypeError, WireError):
+        return None
+
+
+def _streams(starting_offsets: Mapping[str, int]) -> list[str]:
+    """The sources of a lineage that an earlier version began: it had one for all inputs."""
+    return sorted({str(SystemStreamPartition.parse(ssp).system_stream) for ssp in starting_offsets})
+
+
+def _write_durably(path: Path, content: bytes) -> None:
+    temporary = path.with_suffix(".tmp")
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    failpoint("lineage.described")
+    temporary.replace(path)
+    descriptor = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

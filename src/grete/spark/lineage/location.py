@@ -1,0 +1,78 @@
+"""Folders and files that are read, wherever they are: on a disk, or on a file system that Hadoop's classes reach."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol, Self
+
+from grete.config.settings import Settings
+from grete.errors import MissingExtra
+
+OnAsking = Callable[[str], None]
+"""Called with an address before Spark is asked for it, which takes a second, and more where nothing answers."""
+
+
+class FileStatus(Protocol):
+    """A file, as its folder lists it."""
+
+    @property
+    def st_mtime(self) -> float:
+        """When it was written, in seconds."""
+        ...
+
+
+class Location(Protocol):
+    """A folder or a file that is read: a `Path` of this machine, or one of a file system of Hadoop's."""
+
+    @property
+    def name(self) -> str:
+        """The last part."""
+        ...
+
+    def __truediv__(self, part: str, /) -> Self:
+        """What is in it."""
+        ...
+
+    def is_dir(self) -> bool:
+        """Whether it is a folder."""
+        ...
+
+    def iterdir(self) -> Iterator[Self]:
+        """What is in the folder."""
+        ...
+
+    def stat(self) -> FileStatus:
+        """When the file was written.
+
+        Raises:
+            OSError: it is not there.
+        """
+        ...
+
+    def read_bytes(self) -> bytes:
+        """The file's content.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        ...
+
+
+def open_location(place: Path | str, named_by: str, settings: Settings, on_asking: OnAsking) -> Location:
+    """A place for a process without Spark, as `grete.config.places.place_of` tells it; an address starts a JVM.
+
+    `named_by` is the key or the option that has it. Spark's settings are those of the job.
+
+    Raises:
+        ConfigError, FilesUnreachable, JobError: see `HadoopLocation.reached`.
+        MissingExtra: an address, without pyspark.
+    """
+    if isinstance(place, Path):
+        return place
+    try:
+        from grete.spark.lineage.hadoop_files import HadoopLocation
+    except ModuleNotFoundError as error:
+        raise MissingExtra(str(error.name), "spark") from error
+    on_asking(place)
+    return HadoopLocation.reached(place, named_by, settings.spark.options)

@@ -1,0 +1,1 @@
+"""A DataFrame pipeline: its inputs, its plan, its query and its batches."""

@@ -1,0 +1,393 @@
+"""A DataFrame pipeline's run: its lineage, the frame that it builds, and the query that computes it."""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack, closing
+from dataclasses import dataclass
+
+from py4j.protocol import Py4JNetworkError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from grete.api import DataFramePipeline
+from grete.application.pipeline import GivenInputs, RunContext, build_failed, load_pipeline, named_outputs
+from grete.config.application_config import ApplicationConfig
+from grete.config.choices import LineageState
+from grete.config.settings import Settings
+from grete.container.control import Ended, Interruption
+from grete.container.epochs import OnBatch
+from grete.container.housekeeping import housekeeping
+from grete.container.offset_publisher import OffsetPublisher
+from grete.container.rewind import applied_startpoints
+from grete.container.slow_calls import logged_while_it_runs
+from grete.container.start import Started, check_inputs
+from grete.errors import ConfigError, GreteError, JobError, StateDoesNotFit
+from grete.failpoints import failpoint
+from grete.model.ending import failure_of, note
+from grete.model.ids import SystemStream
+from grete.model.startpoint import StateChoice
+from grete.spark.lineage.decision import (
+    Checkpointed,
+    Continue,
+    LineageDecision,
+    LineageInfo,
+    StartNew,
+    decide_lineage,
+    refuse_to_lose_state,
+    with_query,
+)
+from grete.spark.lineage.files import LineageDirectory, Lineages
+from grete.spark.lineage.offset_log import SparkProgress
+from grete.spark.lineage.on_hadoop import HadoopLineages
+from grete.spark.pipeline import columns_used, open_lineage
+from grete.spark.pipeline.batch import PipelineBatches
+from grete.spark.pipeline.beside import PipelineBeside
+from grete.spark.pipeline.decoding import decoded_inputs
+from grete.spark.pipeline.encoding import encoded
+from grete.spark.pipeline.inputs import (
+    INPUT,
+    check_all_used,
+    read_inputs,
+    read_once,
+    renamed_topics,
+    sources_of,
+    used_file,
+    used_in,
+)
+from grete.spark.pipeline.kafka_source import explain_data_loss
+from grete.spark.pipeline.outputs import Shared
+from grete.spark.pipeline.places import check_places
+from grete.spark.pipeline.plan_checks import check_containers, gathers
+from grete.spark.pipeline.query import Query, QuerySettings, RunBatch
+from grete.spark.pipeline.query_progress import ProgressReader
+from grete.spark.pipeline.same_inputs import SameInputs
+from grete.spark.sinks.factory import Sinks, check_format, output_streams
+from grete.spark.sinks.rows import check_types
+from grete.tasks.commit.base import BatchOutcome
+from grete.tasks.ranges import SourceOffsets
+from grete.wire.metric_values import Metrics
+
+_log = logging.getLogger("grete.container")
+_PARTITIONS = "spark.sql.shuffle.partitions"
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltPlan:
+    """The frame of each output by its name, and the stream that it goes to; None for what is no stream.
+
+    `shared` is the query that they make together, `sources` what it reads, in Spark's order. `dead_letters` is the
+    output that is none of `build`'s.
+    """
+
+    frames: Mapping[str, DataFrame]
+    streams: Mapping[str, SystemStream | None]
+    output_mode: str
+    shared: Shared
+    sources: tuple[str, ...]
+    dead_letters: str | None = None
+
+
+class PipelineRun:
+    """Runs one pipeline from what is committed of it."""
+
+    def __init__(
+        self, spark: SparkSession, started: Started, stop: Interruption, publisher: OffsetPublisher | None
+    ) -> None:
+        self._spark = spark
+        self._started = started
+        self._stop = stop
+        self._publisher = publisher
+        self._assignment = started.assignment
+        self._system = started.system
+        self._settings = Settings.of(started.assignment.config)
+        self._topics = renamed_topics(started.assignment.config)
+        place = started.assignment.lineage_place(started.home)
+        self._lineages: Lineages = (
+            HadoopLineages(spark, place, self._topics)
+            if isinstance(place, str)
+            else LineageDirectory(place, self._topics)
+        )
+        self._has_begun = False
+        self._held = ExitStack()
+        self._held.callback(self._lineages.close)
+        self.on_progress: Callable[[Metrics], None] = lambda metrics: None
+        """Called with Spark's own figures of its batches, some time after them."""
+
+    def execute(self, on_batch: OnBatch, on_at_work: Callable[[], None]) -> Ended:
+        """Run until drained or interrupted.
+
+        Raises:
+            GreteError: see Query.run; ConfigError before anything ran.
+        """
+        pipeline = self._load_pipeline()
+        built, decision = self._planned(pipeline)
+        own = [name for name, stream in built.streams.items() if stream is None]
+        lineages = self._assignment.lineage_place(self._started.home)
+        check_places(self._spark, self._settings, built.shared.frame, own, lineages)
+        discard = self._settings.job.lineage_state is LineageState.DISCARD or self._rewind_discards()
+        current = self._lineages.current()
+        refuse_to_lose_state(
+            decision,
+            checkpoint="" if current is None else str(self._lineages.spark_checkpoint(current)),
+            had_checkpoint=bool(self._started.commits),
+            discard=discard,
+            kept=_kept_by_spark(built),
+            outside=[name for name, stream in built.streams.items() if stream is None],
+        )
+        try:
+            return self._run(pipeline, built, decision, on_batch, on_at_work)
+        except StateDoesNotFit as error:
+            if not discard or self._has_begun:
+                raise
+            reason = str(error)
+        offsets = self._started.next_offsets
+        anew = StartNew(reason, LineageInfo("", dict(offsets), decision.lineage.plan), unfinished=True)
+        built = self._built(pipeline, anew)
+        known = with_query(anew, built.sources, _kept_by_spark(built), offsets)
+        return self._run(pipeline, built, known, on_batch, on_at_work)
+
+    def _run(
+        self,
+        pipeline: DataFramePipeline,
+        built: BuiltPlan,
+        decision: LineageDecision,
+        on_batch: OnBatch,
+        on_at_work: Callable[[], None],
+    ) -> Ended:
+        """Run the query; `_has_begun` once it has committed."""
+        started, lineage = self._started, self._lineage_of(decision)
+        used = columns_used.columns_used(built.shared.frame, INPUT)
+        columns_used.write(used_file(started), used)
+        same = SameInputs(lambda: check_inputs(self._assignment, started.systems))
+        with (
+            closing(same),
+            closing(Sinks(self._spark, started, lineage.id, built.streams, pipeline)) as sinks,
+        ):
+            frame = sinks.query(built.shared.frame)
+            batches = PipelineBatches(
+                sinks.target,
+                lineage.id,
+                {task.name: task.ssps for task in self._assignment.tasks},
+                started.commits,
+                started.next_offsets,
+                built.shared,
+                sinks.by_name,
+                sinks.stamps,
+                built.dead_letters,
+                check_inputs=same.check_now,
+                has_foreign_sources=bool(lineage.foreign_sources),
+            )
+            query = self._query(batches.run, lineage, pipeline.output_mode)
+
+            def done(batch_id: int, outcome: BatchOutcome) -> None:
+                self._has_begun = True
+                on_batch(batch_id, outcome)
+
+            query.on_started, query.on_outcome, query.on_at_work = sinks.await_open, done, on_at_work
+            progress = ProgressReader(lineage.sources)
+
+            def look(streaming: StreamingQuery) -> None:
+                same.check_seen()
+                for metrics in progress.new(streaming):
+                    self.on_progress(metrics)
+
+            query.on_look = look
+            try:
+                with self._reported(built):
+                    ended = query.run(self._spark, frame)
+                sinks.confirm()
+                return ended
+            except JobError as error:
+                explain_data_loss(error, batches.position, started.systems)
+                raise
+            finally:
+                progress.close()
+
+    def _reported(self, built: BuiltPlan) -> AbstractContextManager[None]:
+        inputs = sorted({ssp.system_stream for ssp in self._assignment.ssps}, key=str)
+        outputs = [stream or name for name, stream in built.streams.items()]
+        return open_lineage.reported(self._spark, self._settings, self._started.home, inputs, outputs)
+
+    def plan(self) -> BuiltPlan:
+        """What would run, checked. Nothing is begun.
+
+        Raises:
+            ConfigError, ApplicationError: as `execute` would, before anything ran.
+        """
+        pipeline = self._load_pipeline()
+        return self._built(pipeline, self._decide_lineage(self._fixed(pipeline)))
+
+    def close(self) -> None:
+        """Release the lineage's lock, and end the application's process if there is one."""
+        self._held.close()
+
+    def _planned(self, pipeline: DataFramePipeline) -> tuple[BuiltPlan, LineageDecision]:
+        """The query and its outputs, checked before anything of a lineage is touched.
+
+        A lineage goes on only when `build` reads the inputs that it read, in their order; else it is built once more,
+        from where a new one begins.
+
+        Raises:
+            ConfigError: see `named_outputs` and `check_containers`.
+        """
+        decision = self._decide_lineage(self._fixed(pipeline))
+        built = self._built(pipeline, decision)
+        known = with_query(decision, built.sources, _kept_by_spark(built), self._started.next_offsets)
+        if isinstance(decision, Continue) and isinstance(known, StartNew):
+            built = self._built(pipeline, known)
+        return built, known
+
+    def _fixed(self, pipeline: DataFramePipeline) -> str:
+        """What must not change within a lineage, in words. Tasks and what they read are of it: with the same ones,
+        Spark's planned batches mean the same."""
+        tasks = ";".join(f"{task.name}={','.join(map(str, task.ssps))}" for task in self._assignment.tasks)
+        digest = zlib.crc32(tasks.encode("utf-8", "surrogatepass"))
+        to = f" to {pipeline.output}" if pipeline.output else ""
+        return f"pipeline {self._settings.job.application_class}{to}, {pipeline.output_mode}, {digest:08x}"
+
+    def _built(self, pipeline: DataFramePipeline, decision: LineageDecision) -> BuiltPlan:
+        application = str(self._settings.job.application_class)
+        inputs = read_inputs(self._spark, self._started, decision.lineage.starting_offsets)
+        decoded = decoded_inputs(inputs, self._assignment)
+        built = self._build(pipeline, decoded.frames)
+        for frame in built.values():
+            check_containers(frame, self._settings.job.container_count)
+        check_all_used(inputs, used_in(built.values()), application)
+        streams = output_streams(built, self._settings, pipeline)
+        for name, output in self._settings.outputs.items():
+            if name in streams:
+                check_format(self._spark, output)
+        written = {name: self._encoded(frame, streams[name]) for name, frame in built.items()}
+        frames = read_once(self._with_letters(written, decoded.dead_letters))
+        shared = Shared.of(frames)
+        letters = {name: SystemStream.parse(name) for name in frames if name not in streams}
+        sources = sources_of(shared.frame)
+        return BuiltPlan(
+            frames, streams | letters, pipeline.output_mode, shared, sources, next(iter(letters), None)
+        )
+
+    def _encoded(self, frame: DataFrame, stream: SystemStream | None) -> DataFrame:
+        if stream is None:
+            return frame
+        made = encoded(frame, stream, self._settings)
+        try:
+            check_types(dict(made.dtypes), ("key", "value"))
+        except ConfigError as error:
+            raise ConfigError(
+                f"output {stream}: {error}. Cast it, or take away `value`, and all columns make the value as JSON"
+            ) from error
+        return made
+
+    def _with_letters(self, outputs: dict[str, DataFrame], letters: DataFrame | None) -> dict[str, DataFrame]:
+        """The outputs, and as one more the stream of dead letters where there may be any."""
+        stream = self._settings.task.dead_letters
+        if letters is None or stream is None:
+            return outputs
+        if str(stream) in outputs:
+            raise ConfigError(
+                f"{stream} is an output of the pipeline and the stream of its dead letters: name another"
+            )
+        return outputs | {str(stream): letters}
+
+    def _build(self, pipeline: DataFramePipeline, inputs: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+        application = str(self._settings.job.application_class)
+        pipeline.context = RunContext(self._spark, ApplicationConfig(self._assignment.config))
+        try:
+            with logged_while_it_runs(f"build of {application}"):
+                built = pipeline.build(GivenInputs(inputs))
+        except (GreteError, Py4JNetworkError):
+            raise
+        except (Exception, SystemExit) as error:
+            problem = build_failed(application, error)
+            note(problem, failure_of(error))
+            raise problem from error
+        return named_outputs(built, DataFrame, application, pipeline.output)
+
+    def _load_pipeline(self) -> DataFramePipeline:
+        path = self._settings.job.application_class or ""
+        if not self._settings.job.is_isolated:
+            return load_pipeline(path)
+        beside = PipelineBeside(self._spark, path, self._settings)
+        self._held.callback(beside.close)
+        return beside
+
+    def _decide_lineage(self, plan: str) -> LineageDecision:
+        """Whether the current lineage goes on. Nothing is begun or given up yet."""
+        current = self._lineages.current()
+        if current is not None and not self._lineages.lock(current):
+            _log.warning("another process still has lineage %s", current.id)
+            progress: SparkProgress | str | None = "another process still runs it"
+        else:
+            progress = None if current is None else self._lineages.progress(current)
+        commits = self._started.commits.values()
+        return decide_lineage(
+            *(current, progress, self._started.next_offsets, plan),
+            moved=any(not commit.lineage for commit in commits),
+            checkpointed=None if current is None else Checkpointed.of(current.id, commits),
+        )
+
+    def _lineage_of(self, decision: LineageDecision) -> LineageInfo:
+        """The lineage to run: the current one, or a new one, which is durable on return."""
+        lineage = decision.lineage
+        if isinstance(decision, Continue):
+            _log.info("continuing lineage %s", lineage.id)
+            self._lineages.go_on(lineage)
+            self._warn_of_partitions(lineage)
+        else:
+            lineage = self._lineages.start(
+                lineage.starting_offsets, lineage.plan, lineage.sources, lineage.kept
+            )
+            _log.info("starting lineage %s: %s", lineage.id, decision.reason or "the first one")
+        failpoint("container.lineage-decided")
+        return lineage
+
+    def _warn_of_partitions(self, lineage: LineageInfo) -> None:
+        """State stays in as many partitions as it began with, whatever the configuration says now."""
+        had, now = (
+            self._lineages.planned_settings(lineage).get(_PARTITIONS),
+            self._spark.conf.get(_PARTITIONS),
+        )
+        if lineage.kept and had not in (None, now):
+            _log.warning(
+                "%s=%s has no effect: the state of this pipeline is in %s partitions, and stays so until it is given "
+                "up, as by a rewind with --state discard",
+                *(_PARTITIONS, now, had),
+            )
+
+    def _rewind_discards(self) -> bool:
+        """Whether the operator gave Spark's state up with the startpoint from which no batch has run yet."""
+        applied = applied_startpoints(self._system, self._started.target.checkpoint_log)
+        return any(
+            not commit.lineage and task in applied and applied[task].state is StateChoice.DISCARD
+            for task, commit in self._started.commits.items()
+        )
+
+    def _query(self, run_batch: RunBatch, lineage: LineageInfo, mode: str) -> Query:
+        settings = QuerySettings(
+            checkpoint=self._lineages.spark_checkpoint(lineage),
+            sources=lineage.sources,
+            until_drained=self._assignment.until_drained,
+            interval_ms=self._settings.task.trigger_interval_ms,
+            output_mode=mode,
+            topics=self._topics,
+        )
+        tidy = housekeeping(self._assignment, self._system, [self._assignment.fence])
+
+        def run_and_publish(batch: DataFrame, batch_id: int, end: SourceOffsets) -> BatchOutcome:
+            outcome = run_batch(batch, batch_id, end)
+            if self._publisher is not None:
+                self._publisher.publish(end.next_offsets, outcome.shutdown_tasks)
+            tidy()
+            return outcome
+
+        return Query(run_and_publish, settings, self._stop)
+
+
+def _kept_by_spark(built: BuiltPlan) -> str | None:
+    """What of the query is in Spark's checkpoint alone: see `refuse_to_lose_state`."""
+    if "" in built.sources:
+        return "a source that is not grete's, whose offsets are Spark's"
+    return gathers(built.shared.frame)
