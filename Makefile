@@ -7,11 +7,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARCHIVE := $(VENV)/.class-archive
-CODE := src workbench tests examples benchmarks
+CODE := src workbench tests examples benchmarks docs/site
 export GRETE_HOME ?= $(CURDIR)/.grete
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo demo-kafka demo-cluster test test-fast test-loaded test-repeated unit lint audit format docs durations \
+.PHONY: help setup demo demo-kafka demo-cluster test test-fast test-loaded test-repeated unit lint audit format docs docs-site durations \
 	check bench bench-kafka spark-versions interop fuzz-plans simulate vectors services nightly clock lock clean
 
 help: ## these lines
@@ -46,6 +46,7 @@ demo-kafka: $(STAMP) ## the same on a Kafka broker that it starts
 	SERVICES="kafka_jars spark_kafka_jars" bash scripts/services.sh
 	$(BIN)/python examples/flights/demo.py --kafka
 
+MADE := configuration.md=grete.config.document commands.md=grete_workbench.documents.commands http.md=grete_workbench.documents.http
 lint: $(STAMP) ## ruff, mypy, import-linter, the lock, known vulnerabilities, docs that are made from code
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
@@ -53,14 +54,17 @@ lint: $(STAMP) ## ruff, mypy, import-linter, the lock, known vulnerabilities, do
 	$(BIN)/lint-imports
 	bash scripts/lock.sh --check
 	$(BIN)/python scripts/audit.py
-	$(BIN)/python -m grete.config.document | diff -u docs/configuration.md - # differs: make docs
+	for page in $(MADE); do $(BIN)/python -m $${page#*=} | diff -u docs/$${page%=*} - || exit 1; done # differs: make docs
 
 format: $(STAMP) ## let ruff do what it can
 	$(BIN)/ruff check --fix $(CODE)
 	$(BIN)/ruff format $(CODE)
 
 docs: $(STAMP) ## regenerate what is made from code
-	$(BIN)/python -m grete.config.document > docs/configuration.md
+	for page in $(MADE); do $(BIN)/python -m $${page#*=} > docs/$${page%=*}; done
+
+docs-site: $(STAMP) ## the documentation with a reference of the Python API, as pages in build/site; a broken link fails it
+	bash scripts/site.sh
 
 # Tests run side by side, each with a limit, and leave nothing behind: `python -m tests.harness --help`.
 HARNESS := $(BIN)/python -m tests.harness
@@ -92,6 +96,7 @@ services: $(STAMP) ## what tests need besides Python and Java; where there is Go
 
 nightly: lint services ## every test, campaigns in their long form, and all tests on a busy machine
 	SERVICES="kube_apiserver kerberos newer_clients" bash scripts/services.sh
+	bash scripts/site.sh
 	GRETE_NIGHTLY=1 $(HARNESS) --workers 2 -q
 	$(HARNESS) --beside 10 -q -m "not nightly"
 	$(MAKE) --no-print-directory clock spark-versions

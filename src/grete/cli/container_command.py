@@ -34,12 +34,12 @@ def declare(parser: argparse.ArgumentParser) -> None:
         sub.set_defaults(run=_request)
     move = actions.add_parser("move", help="end one at a batch boundary and start it on a host")
     _add_request_options(move, "move")
-    move.add_argument("--to", required=True, metavar="HOST")
+    move.add_argument("--to", required=True, metavar="HOST", help="where it shall run")
     move.set_defaults(run=_move)
 
 
 def _add_request_options(parser: argparse.ArgumentParser, what: str) -> None:
-    parser.add_argument("container", metavar="ID")
+    parser.add_argument("container", metavar="ID", help="of the container, as `container list` shows it")
     parser.add_argument(
         "--deadline", type=seconds, default=30.0, metavar="S", help="seconds before it is killed"
     )

@@ -80,7 +80,8 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.format_usage()}{self.prog}: error: {printable(message)}\n")
 
 
-def _parser(command: str | None) -> argparse.ArgumentParser:
+def parser_of(command: str | None) -> argparse.ArgumentParser:
+    """The parser of the whole command line, in which this command alone has its arguments."""
     parser = _Parser(
         prog="grete",
         description="Coordinated PySpark streaming jobs: configuration, job model, checkpoints, state.",
@@ -111,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given = in_our_words(given)
     except ConfigError as error:
         return _fail(str(error), error.exit_code, debug=False)
-    parser = _parser(_wanted(given))
+    parser = parser_of(_wanted(given))
     options = parser.parse_args(given)
     if options.version:
         return _print_version()

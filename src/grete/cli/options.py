@@ -28,7 +28,9 @@ _MOST = 10**_DIGITS - 1
 
 def add_common_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of every command, before or after its name."""
-    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    parser.add_argument(
+        "-o", "--output", choices=("table", "json"), default="table", help="for people, or for programs"
+    )
     parser.add_argument("--home", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     parser.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
 

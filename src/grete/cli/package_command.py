@@ -23,7 +23,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     actions = parser.add_subparsers(dest="action", required=True)
     build = actions.add_parser("build", help="make an environment that runs wherever it is unpacked")
-    build.add_argument("kind", choices=("api", "framework", "application"))
+    build.add_argument("kind", choices=("api", "framework", "application"), help="which environment")
     build.add_argument(
         "--into", type=Path, required=True, metavar="DIR", help="where its folder and archive go"
     )

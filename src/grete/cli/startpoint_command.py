@@ -26,13 +26,13 @@ def declare(parser: argparse.ArgumentParser) -> None:
     for sub, run in ((set_, _set), (show, _show), (delete, _delete)):
         add_job_options(sub)
         sub.set_defaults(run=run)
-    set_.add_argument("--ssp", required=True, metavar="SYSTEM.STREAM.PARTITION")
+    set_.add_argument("--ssp", required=True, metavar="SYSTEM.STREAM.PARTITION", help="which input")
     set_.add_argument("--task", help="only in this task")
     set_.add_argument(
         "--to", required=True, metavar="WHERE", help="oldest, upcoming, offset:N or timestamp:TIME"
     )
     add_write_options(set_, dry_run=False)
-    delete.add_argument("--ssp", metavar="SYSTEM.STREAM.PARTITION")
+    delete.add_argument("--ssp", metavar="SYSTEM.STREAM.PARTITION", help="only of this input")
     delete.add_argument("--task", help="only in this task")
     delete.add_argument("--all", action="store_true", help="all of them")
     delete.add_argument("--reason", default="", help="recorded in the history")

@@ -35,7 +35,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     _declare_append(actions.add_parser("append", help="append records to a stream, from JSON lines"))
     create = actions.add_parser("create", help="create a stream")
     create.add_argument("stream", type=new_stream_name, help="system.stream")
-    create.add_argument("--partitions", type=partition_count, default=1)
+    create.add_argument("--partitions", type=partition_count, default=1, help="how many it has")
     create.add_argument("--compacted", action="store_true", help="keep only the last record of each key")
     add_job_options(create)
     create.set_defaults(run=_create)
@@ -45,7 +45,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
     )
     stream_quarantine.declare(quarantine)
     list_ = actions.add_parser("list", help="the streams of a system")
-    list_.add_argument("system", nargs="?", default=EMBEDDED)
+    list_.add_argument(
+        "system", nargs="?", default=EMBEDDED, help="by the name that the configuration gives it"
+    )
     add_job_options(list_)
     list_.set_defaults(run=_list)
 
@@ -53,8 +55,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
 def _declare_write(parser: argparse.ArgumentParser) -> None:
     add_job_options(parser)
     parser.add_argument("--type", default="set-config", help="set-config, as in Samza's writer")
-    parser.add_argument("--key", required=True)
-    parser.add_argument("--value", required=True)
+    parser.add_argument("--key", required=True, help="of the message")
+    parser.add_argument("--value", required=True, help="of the message")
     add_change_options(parser)
     parser.set_defaults(run=_write)
 

@@ -1,0 +1,1 @@
+"""Pages of the documentation that are made from code: `make docs` writes them, `make lint` compares them."""
