@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from grete.embedded.processor import ProcessorState as ProcessorState
     from grete.embedded.processor import StreamProcessor as StreamProcessor
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 _OF_PROCESSORS = ("ProcessorListener", "ProcessorState", "StreamProcessor")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import grete
 from grete.cli.main import main
 
 Output = pytest.CaptureFixture[str]
@@ -103,7 +104,7 @@ def test_a_reader_that_leaves_early_is_no_error(home: Path, capsys: Output) -> N
 
 def test_the_version_is_printed(capsys: Output) -> None:
     assert main(["--version"]) == 0
-    assert capsys.readouterr().out == "grete 0.1.0\n"
+    assert capsys.readouterr().out == f"grete {grete.__version__}\n"
 
 
 def test_what_was_done_is_shown_where_the_terminal_lacks_its_characters(home: Path) -> None:
