@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import threading
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from grete.clock import Clock
-from grete.coordination.base import Coordination, Holder, Leadership
+from grete.coordination.base import Leadership
 from grete.coordination.cells import Cell, Cells, below
-from grete.coordination.patience import Patience
-from grete.errors import CellChanged, HeldByOther, LeadershipLost
-
-
-@dataclass(slots=True)
-class _MemoryRow:
-    epoch: int
-    holder: Holder
-    renewals: int = 0
-    is_over: bool = False
+from grete.coordination.observed import Decide, ObservedElection, Term, TermRegister
+from grete.errors import CellChanged, CoordinationUnreachable, LeadershipLost
 
 
 @dataclass(slots=True)
@@ -82,90 +71,57 @@ class MemoryCells(Cells):
 class MemoryLeaderships:
     """State that contenders of one process share."""
 
-    rows: dict[str, _MemoryRow] = field(default_factory=dict)
+    terms: dict[str, Term] = field(default_factory=dict)
     values: MemoryValues = field(default_factory=MemoryValues)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
-class MemoryCoordination(Coordination):
+class MemoryCoordination(ObservedElection):
     """One contender. Contenders that are given the same `leaderships` compete."""
 
     def __init__(
         self, clock: Clock, *, leaderships: MemoryLeaderships | None = None, ttl_s: float = 15.0
     ) -> None:
-        self._clock = clock
-        self._shared = leaderships or MemoryLeaderships()
-        self._patience = Patience(clock, ttl_s=ttl_s)
+        super().__init__(MemoryTerms(leaderships or MemoryLeaderships()), clock, ttl_s=ttl_s)
 
-    def campaign(self, scope: str, *, take_over: bool = False, epoch_floor: int = 0) -> Leadership:
-        """See Coordination."""
-        asked_s = self._clock.monotonic_s()
+
+class MemoryTerms(TermRegister):
+    """The terms of contenders in one process."""
+
+    UNANSWERED = CoordinationUnreachable
+
+    def __init__(self, shared: MemoryLeaderships) -> None:
+        self._shared = shared
+
+    def read(self, scope: str, *, is_settled: bool = False) -> Term | None:
+        """See TermRegister."""
         with self._shared.lock:
-            row = self._shared.rows.get(scope)
-            held = None if row is None or row.is_over or take_over else row
-            if held is not None and not self._patience.is_over(scope, held.epoch, held.renewals):
-                raise HeldByOther(scope, held.holder.described())
-            epoch = max(0 if row is None else row.epoch, epoch_floor) + 1
-            me = Holder(socket.gethostname(), os.getpid(), uuid.uuid4().hex, self._clock.wall_ms())
-            self._shared.rows[scope] = _MemoryRow(epoch, me)
-        return Leadership(scope, epoch, me.incarnation, self._patience.until_s(asked_s))
+            return self._shared.terms.get(scope)
 
-    def renew(self, leadership: Leadership) -> Leadership | None:
-        """See Coordination."""
-        asked_s = self._clock.monotonic_s()
+    def change(
+        self, scope: str, decide: Decide, timeout_s: float, mine: Leadership | None = None
+    ) -> Term | None:
+        """See TermRegister."""
         with self._shared.lock:
-            row = self._mine(leadership)
-            if row is None:
-                return None
-            row.renewals += 1
-        return Leadership(
-            leadership.scope, leadership.epoch, leadership.incarnation, self._patience.until_s(asked_s)
-        )
+            before = self._shared.terms.get(scope)
+            after = decide(before)
+            if after is None:
+                return before
+            self._shared.terms[scope] = after
+            return after
 
-    def release(self, leadership: Leadership) -> None:
-        """See Coordination."""
+    def remove(self, leadership: Leadership) -> None:
+        """See TermRegister."""
         with self._shared.lock:
-            row = self._mine(leadership)
-            if row is not None:
-                row.is_over = True
-
-    def _mine(self, leadership: Leadership) -> _MemoryRow | None:
-        row = self._shared.rows.get(leadership.scope)
-        if row is None or row.is_over or row.holder.incarnation != leadership.incarnation:
-            return None
-        return row
-
-    def forget(self, leadership: Leadership) -> None:
-        """See Coordination."""
-        with self._shared.lock:
-            if self._mine(leadership) is None:
+            term = self._shared.terms.get(leadership.scope)
+            if term is None or not term.is_held_by(leadership):
                 raise LeadershipLost(f"{leadership.scope} is led by another process: it is not forgotten")
-            del self._shared.rows[leadership.scope]
+            del self._shared.terms[leadership.scope]
         self.cells(leadership.scope).clear()
-
-    def holder(self, scope: str) -> Holder | None:
-        """See Coordination."""
-        with self._shared.lock:
-            row = self._shared.rows.get(scope)
-            return None if row is None or row.is_over else row.holder
-
-    def leading_epoch(self, scope: str) -> int | None:
-        """See Coordination."""
-        with self._shared.lock:
-            row = self._shared.rows.get(scope)
-            return None if row is None or row.is_over else row.epoch
-
-    def is_silent(self, scope: str) -> bool:
-        """See Coordination."""
-        with self._shared.lock:
-            row = self._shared.rows.get(scope)
-            if row is None or row.is_over:
-                return False
-            return self._patience.is_over(scope, row.epoch, row.renewals)
 
     def cells(self, scope: str) -> Cells:
         """See Coordination."""
         return MemoryCells(self._shared.values, scope)
 
     def close(self) -> None:
-        """See Coordination."""
+        """See TermRegister."""

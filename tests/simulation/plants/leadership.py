@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from grete.coordination.base import Leadership
-from grete.coordination.memory import MemoryCoordination
+from grete.coordination.memory import MemoryTerms
+from grete.coordination.observed import Decide, ObservedElection, Term
 from grete.coordination.patience import Patience
 from grete.coordinator.coordinator import End, Step
 from grete.coordinator.renewal import Renewal
@@ -15,18 +17,16 @@ from grete_workbench.simulator.plants import Plant, Replaced
 
 
 def _reuse_epoch(replaced: Replaced) -> None:
-    campaign = MemoryCoordination.campaign
+    change = MemoryTerms.change
 
-    def again(self: MemoryCoordination, scope: str, **how: Any) -> Leadership:
-        before = self._shared.rows.get(scope)
-        epoch = None if before is None else before.epoch
-        won = campaign(self, scope, **how)
-        if epoch is None:
-            return won
-        self._shared.rows[scope].epoch = epoch
-        return Leadership(won.scope, epoch, won.incarnation, won.valid_until_s)
+    def again(self: MemoryTerms, scope: str, decide: Decide, *how: Any) -> Term | None:
+        def with_old_epoch(term: Term | None) -> Term | None:
+            made = decide(term)
+            return made if made is None or term is None else replace(made, epoch=term.epoch)
 
-    replaced(MemoryCoordination, "campaign", again)
+        return change(self, scope, with_old_epoch, *how)
+
+    replaced(MemoryTerms, "change", again)
 
 
 def _wall_clock(replaced: Replaced) -> None:
@@ -54,12 +54,12 @@ def _no_patience(replaced: Replaced) -> None:
 
 
 def _never_lost(replaced: Replaced) -> None:
-    renew = MemoryCoordination.renew
+    renew = ObservedElection.renew
 
-    def kept(self: MemoryCoordination, leadership: Leadership) -> Leadership | None:
+    def kept(self: ObservedElection, leadership: Leadership) -> Leadership | None:
         return renew(self, leadership) or leadership
 
-    replaced(MemoryCoordination, "renew", kept)
+    replaced(ObservedElection, "renew", kept)
 
 
 def _expired_leader_acts(replaced: Replaced) -> None:

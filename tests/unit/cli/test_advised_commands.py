@@ -25,7 +25,7 @@ NAMES = {"job coordinator"}
 
 def parser_of(command: str, sub: str | None) -> tuple[argparse.ArgumentParser, frozenset[str]]:
     """The parser of a command, or of its sub-command, and the sub-commands that the command has."""
-    top = command_line._parser(command)
+    top = command_line.parser_of(command)
     found = subparsers(top)[command]
     below = subparsers(found)
     return below.get(sub or "", found), frozenset(below)

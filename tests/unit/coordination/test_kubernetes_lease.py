@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grete.coordination.base import Holder
-from grete.coordination.kubernetes.lease import elected, lease_name, read_lease, released, renewed
+from grete.coordination.kubernetes.lease import LeaseState, changed, lease_name, read_lease
+from grete.coordination.observed import Term
 from grete.errors import CoordinationError
 
 HOLDER = Holder("host-1", 17, "incarnation", 1_700_000_000_000, heard_ms=1_700_000_000_000)
@@ -31,8 +33,16 @@ def test_scopes_that_read_the_same_stay_apart() -> None:
     assert all(name.startswith("grete-job-a-b-1-") for name in names)
 
 
+def after(before: LeaseState | None, term: Term) -> dict[str, Any]:
+    return changed(before, term, "grete-x", "x", 14.2)
+
+
+def renewed(before: LeaseState) -> dict[str, Any]:
+    return after(before, replace(before.term, renewals=before.term.renewals + 1))
+
+
 def lease(**spec: Any) -> dict[str, Any]:
-    document = elected(None, "grete-x", "x", 7, HOLDER, 14.2)
+    document = after(None, Term(7, HOLDER))
     document["spec"].update(spec)
     return document
 
@@ -50,28 +60,30 @@ def test_people_see_what_they_know_of_leases() -> None:
 
 def test_each_election_is_a_transition_and_a_renewal_is_none() -> None:
     first = read_lease(lease())
-    again = read_lease(renewed(first, HOLDER))
-    assert (again.epoch, again.renewals, again.document["spec"]["leaseTransitions"]) == (7, 1, 0)
-    free = read_lease(released(again))
-    assert (free.epoch, free.holder, free.document["spec"]["holderIdentity"]) == (7, None, "")
-    second = read_lease(elected(free, "grete-x", "x", 8, HOLDER, 15))
-    assert (second.epoch, second.renewals, second.document["spec"]["leaseTransitions"]) == (8, 0, 1)
+    again = read_lease(renewed(first))
+    assert again.term == Term(7, HOLDER, 1)
+    assert again.document["spec"]["leaseTransitions"] == 0
+    free = read_lease(after(again, replace(again.term, holder=None)))
+    assert (free.term.epoch, free.term.holder, free.document["spec"]["holderIdentity"]) == (7, None, "")
+    second = read_lease(after(free, Term(8, HOLDER)))
+    assert second.term == Term(8, HOLDER)
+    assert second.document["spec"]["leaseTransitions"] == 1
 
 
 def test_what_others_have_noted_on_the_lease_stays() -> None:
     document = lease()
     document["metadata"] |= {"labels": {"team": "flights"}, "resourceVersion": "12"}
     document["metadata"]["annotations"]["note"] = "do not touch"
-    after = renewed(read_lease(document), HOLDER)
-    assert after["metadata"]["labels"] == {"team": "flights"}
-    assert after["metadata"]["annotations"]["note"] == "do not touch"
-    assert after["metadata"]["resourceVersion"] == "12"
+    metadata = renewed(read_lease(document))["metadata"]
+    assert metadata["labels"] == {"team": "flights"}
+    assert metadata["annotations"]["note"] == "do not touch"
+    assert metadata["resourceVersion"] == "12"
 
 
 def test_a_lease_without_annotations_counts_its_transitions() -> None:
     """As one that was made by hand, or whose annotations were removed after a release."""
     state = read_lease({"metadata": {"name": "x"}, "spec": {"leaseTransitions": 41}})
-    assert (state.epoch, state.holder) == (41, None)
+    assert (state.term.epoch, state.term.holder) == (41, None)
 
 
 @pytest.mark.parametrize(

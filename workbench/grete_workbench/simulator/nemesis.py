@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from grete.model.fence import job_scope
@@ -137,11 +138,11 @@ class Nemesis:
 
     def _leader_lost(self) -> None:
         """Its leadership is ended, or deleted by hand, which takes its epoch along."""
-        rows, scope = self._world.leaderships.rows, job_scope(JOB)
-        if scope not in rows:
+        terms, scope = self._world.leaderships.terms, job_scope(JOB)
+        if scope not in terms:
             return
         if self._world.chance.random() < 0.5:
-            rows[scope].is_over = True
+            terms[scope] = replace(terms[scope], holder=None)
         else:
-            del rows[scope]
+            del terms[scope]
         self._world.conduct.excuse_leaders()

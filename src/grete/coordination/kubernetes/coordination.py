@@ -1,46 +1,27 @@
-"""Leadership on Kubernetes: a Lease for each scope, in one namespace.
+"""Leadership on Kubernetes: a Lease for each scope, in one namespace, has its term (`coordination.observed`).
 
 Each write carries the version of the Lease that was read, so the API server refuses all but the first of those who
-have read the same. A holder that hangs or died is known by its renewals, which stand still for a whole TTL on the
-contender's own clock; the times in the Lease are for people. The Lease outlives terms and holds the epoch; where it
-was deleted, `epoch_floor` takes its place.
+have read the same. The times in the Lease are for people.
 """
 
 from __future__ import annotations
 
-import logging
-import os
 import random
-import socket
-import uuid
-from collections.abc import Callable
-from dataclasses import replace
 from typing import ClassVar
 
 from grete.clock import Clock, Deadline, SystemClock
-from grete.coordination.base import Coordination, Holder, Leadership, Look
+from grete.coordination.base import Leadership
 from grete.coordination.cells import Cells
 from grete.coordination.factory import CoordinationContext
 from grete.coordination.kubernetes.access import find_access
 from grete.coordination.kubernetes.api_server import ApiServer, Document
 from grete.coordination.kubernetes.cells import KubernetesCells
-from grete.coordination.kubernetes.lease import (
-    LeaseState,
-    elected,
-    lease_name,
-    read_lease,
-    released,
-    renewed,
-)
-from grete.coordination.patience import Patience, renewal_s
-from grete.errors import CoordinationUnreachable, HeldByOther, LeadershipLost
+from grete.coordination.kubernetes.lease import LeaseState, changed, lease_name, read_lease
+from grete.coordination.observed import Decide, ObservedElection, Term, TermRegister
+from grete.errors import CoordinationUnreachable, LeadershipLost
 
-_CALLS_IN_TTL = 6
 _PAUSES_S = (0.02, 0.5)
 _SHORTEST_CALL_S = 0.05
-_log = logging.getLogger("grete.coordinator")
-
-Decide = Callable[[LeaseState | None], Document | None]
 
 
 def open_coordination(context: CoordinationContext) -> KubernetesCoordination:
@@ -56,7 +37,7 @@ def open_coordination(context: CoordinationContext) -> KubernetesCoordination:
     )
 
 
-class KubernetesCoordination(Coordination):
+class KubernetesCoordination(ObservedElection):
     """Leader election in Leases, one a scope."""
 
     LOOKS_IN_TTL: ClassVar[float] = 10
@@ -71,74 +52,28 @@ class KubernetesCoordination(Coordination):
         namespace: str = "default",
         prefix: str = "grete",
     ) -> None:
-        """A renewal or release takes about a sixth of a TTL at most, a campaign a TTL."""
+        super().__init__(Leases(server, namespace, prefix, ttl_s), clock, ttl_s=ttl_s)
+
+
+class Leases(TermRegister):
+    """The terms of scopes, each in a Lease.
+
+    Its calls raise CoordinationError where the API server refuses us, or a Lease is not grete's.
+    """
+
+    UNANSWERED = CoordinationUnreachable
+
+    def __init__(self, server: ApiServer, namespace: str, prefix: str, ttl_s: float) -> None:
         self._server = server
-        self._clock = clock
         self._ttl_s = ttl_s
-        self._timeout_s, self._renewal_s = ttl_s / _CALLS_IN_TTL, renewal_s(ttl_s)
+        self._timeout_s = ttl_s / 6
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._prefix = prefix
-        self._patience = Patience(clock, ttl_s=ttl_s)
         self._written: dict[str, LeaseState] = {}
         """What was last written for each scope, so that a renewal is one request."""
 
-    def campaign(self, scope: str, *, take_over: bool = False, epoch_floor: int = 0) -> Leadership:
-        """See Coordination.
-
-        Raises:
-            CoordinationUnreachable: the API server did not answer in time.
-            CoordinationError: it refuses us, or the Lease is not grete's.
-        """
-        asked_s = self._clock.monotonic_s()
-        now_ms = self._clock.wall_ms()
-        me = Holder(socket.gethostname(), os.getpid(), uuid.uuid4().hex, now_ms, heard_ms=now_ms)
-
-        def decide(lease: LeaseState | None) -> Document | None:
-            if lease is not None and lease.holder is not None:
-                if lease.holder.incarnation == me.incarnation:  # our own attempt, whose answer did not come
-                    return None
-                if not take_over and not self._patience.is_over(scope, lease.epoch, lease.renewals):
-                    may_be_dead = not self._patience.has_moved(scope)
-                    raise HeldByOther(scope, lease.holder.described(), may_be_dead=may_be_dead)
-            epoch = 1 + max(0 if lease is None else lease.epoch, epoch_floor)
-            return elected(lease, self._name(scope), scope, epoch, me, self._ttl_s)
-
-        won = self._change(scope, decide, self._ttl_s)
-        assert won is not None, "an election leaves a Lease"
-        return Leadership(scope, won.epoch, me.incarnation, self._patience.until_s(asked_s))
-
-    def renew(self, leadership: Leadership) -> Leadership | None:
-        """See Coordination. While no API server answers, the leadership comes back as it is, for a TTL at most."""
-        asked_s = self._clock.monotonic_s()
-
-        def decide(lease: LeaseState | None) -> Document | None:
-            if lease is None or lease.holder is None or not lease.is_held_by(leadership):
-                return None
-            return renewed(lease, replace(lease.holder, heard_ms=self._clock.wall_ms()))
-
-        try:
-            lease = self._change(leadership.scope, decide, self._renewal_s, self._last_written(leadership))
-        except CoordinationUnreachable as error:
-            _log.info("the leadership of %s was not renewed: %s", leadership.scope, error)
-            return self._patience.unanswered(leadership)
-        if lease is None or not lease.is_held_by(leadership):
-            return None
-        return replace(leadership, valid_until_s=self._patience.until_s(asked_s))
-
-    def release(self, leadership: Leadership) -> None:
-        """See Coordination.
-
-        Raises:
-            CoordinationUnreachable: the API server did not answer in time; the leadership expires by itself.
-        """
-
-        def decide(lease: LeaseState | None) -> Document | None:
-            return released(lease) if lease is not None and lease.is_held_by(leadership) else None
-
-        self._change(leadership.scope, decide, self._timeout_s, self._last_written(leadership))
-
-    def forget(self, leadership: Leadership) -> None:
-        """See Coordination. The Lease and those of the cells go.
+    def remove(self, leadership: Leadership) -> None:
+        """See TermRegister. The Lease and those of the cells go.
 
         Raises:
             CoordinationUnreachable: the API server did not answer in time.
@@ -148,7 +83,7 @@ class KubernetesCoordination(Coordination):
         deadline = Deadline(SystemClock(), self._ttl_s, pauses_s=_PAUSES_S)
         while True:
             lease = self._read(scope, deadline)
-            if lease is None or not lease.is_held_by(leadership):
+            if lease is None or not lease.term.is_held_by(leadership):
                 raise LeadershipLost(f"{scope} is led by another process: it is not forgotten")
             metadata = lease.document["metadata"]
             version = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
@@ -157,28 +92,10 @@ class KubernetesCoordination(Coordination):
         self._written.pop(scope, None)
         self.cells(scope).clear()
 
-    def holder(self, scope: str) -> Holder | None:
-        """See Coordination. A dead holder is returned until another one leads: it looks like a slow one.
-
-        Its last renewal is the only sign of life.
-        """
+    def read(self, scope: str, *, is_settled: bool = False) -> Term | None:
+        """See TermRegister."""
         lease = self._read(scope, Deadline(SystemClock(), self._timeout_s, pauses_s=_PAUSES_S))
-        return None if lease is None else lease.holder
-
-    def leading_epoch(self, scope: str) -> int | None:
-        """See Coordination; of a dead holder too, as in `holder`."""
-        return self.look(scope).epoch
-
-    def is_silent(self, scope: str) -> bool:
-        """See Coordination."""
-        return self.look(scope).is_silent
-
-    def look(self, scope: str) -> Look:
-        """See Coordination."""
-        lease = self._read(scope, Deadline(SystemClock(), self._timeout_s, pauses_s=_PAUSES_S))
-        if lease is None or lease.holder is None:
-            return Look(None, False)
-        return Look(lease.epoch, self._patience.is_over(scope, lease.epoch, lease.renewals))
+        return None if lease is None else lease.term
 
     def cells(self, scope: str) -> Cells:
         """See Coordination."""
@@ -191,24 +108,22 @@ class KubernetesCoordination(Coordination):
     def _name(self, scope: str) -> str:
         return lease_name(self._prefix, scope)
 
-    def _last_written(self, leadership: Leadership) -> LeaseState | None:
-        lease = self._written.get(leadership.scope)
-        return lease if lease is not None and lease.is_held_by(leadership) else None
+    def _last_written(self, mine: Leadership | None) -> LeaseState | None:
+        lease = None if mine is None else self._written.get(mine.scope)
+        return lease if lease is not None and mine is not None and lease.term.is_held_by(mine) else None
 
-    def _change(
-        self, scope: str, decide: Decide, timeout_s: float, known: LeaseState | None = None
-    ) -> LeaseState | None:
-        """Write what `decide` makes of the Lease, again as often as another process was faster; None leaves it.
-
-        Returns the Lease as it is in the end. A write without an answer is followed by reading, and `decide`
-        recognises what it has written. `known` is tried first, instead of a read.
-        """
+    def change(
+        self, scope: str, decide: Decide, timeout_s: float, mine: Leadership | None = None
+    ) -> Term | None:
+        """See TermRegister."""
         deadline = Deadline(SystemClock(), timeout_s, pauses_s=_PAUSES_S, spread=random.random)
-        before = known or self._read(scope, deadline)
+        before = self._last_written(mine) or self._read(scope, deadline)
         while True:
-            document = decide(before)
-            if document is None:
-                return before
+            known = None if before is None else before.term
+            wanted = decide(known)
+            if wanted is None:
+                return known
+            document = changed(before, wanted, self._name(scope), scope, self._ttl_s)
             try:
                 written = self._write(scope, before, document, _left(deadline))
             except CoordinationUnreachable:
@@ -217,7 +132,7 @@ class KubernetesCoordination(Coordination):
             else:
                 if written is not None:
                     self._written[scope] = written
-                    return written
+                    return written.term
                 if deadline.is_over:
                     raise CoordinationUnreachable(f"the Lease of {scope} kept changing for {timeout_s:.1f} s")
             before = self._read(scope, deadline)

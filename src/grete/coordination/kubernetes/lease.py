@@ -25,8 +25,9 @@ from datetime import UTC, datetime
 
 import orjson
 
-from grete.coordination.base import Holder, Leadership
+from grete.coordination.base import Holder
 from grete.coordination.kubernetes.api_server import Document
+from grete.coordination.observed import Term
 from grete.errors import CoordinationError
 
 _SCOPE, _EPOCH, _HOLDER, _RENEWALS = "grete/scope", "grete/epoch", "grete/holder", "grete/renewals"
@@ -44,16 +45,10 @@ def lease_name(prefix: str, scope: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LeaseState:
-    """A Lease as it was read; `holder` is None once the leadership was released."""
+    """A Lease as it was read."""
 
-    epoch: int
-    holder: Holder | None
-    renewals: int
+    term: Term
     document: Document
-
-    def is_held_by(self, leadership: Leadership) -> bool:
-        """Whether it is this leadership's."""
-        return self.holder is not None and self.holder.incarnation == leadership.incarnation
 
 
 def read_lease(document: Document) -> LeaseState:
@@ -79,35 +74,25 @@ def read_lease(document: Document) -> LeaseState:
             f"Lease {_shown(document)} is held by {identity!r}, which is no coordinator of grete; stop it, and "
             f"delete the Lease"
         )
-    return LeaseState(epoch, holder, renewals, document)
+    return LeaseState(Term(epoch, holder, renewals), document)
 
 
-def elected(
-    before: LeaseState | None, name: str, scope: str, epoch: int, holder: Holder, ttl_s: float
-) -> Document:
-    """The Lease with a new holder."""
-    document = {"metadata": {"name": name}} if before is None else deepcopy(before.document)
-    transitions = 0 if before is None else int(_spec(document).get("leaseTransitions") or 0) + 1
-    _annotate(document, {_SCOPE: scope, _EPOCH: str(epoch)})
-    _spec(document).update(
-        leaseDurationSeconds=math.ceil(ttl_s),
-        leaseTransitions=transitions,
-        acquireTime=_micro_time(holder.since_ms),
-    )
-    return _held(document, holder, 0)
-
-
-def renewed(before: LeaseState, holder: Holder) -> Document:
-    """The Lease with one renewal more; `holder` says when it was heard of."""
-    return _held(deepcopy(before.document), holder, before.renewals + 1)
-
-
-def released(before: LeaseState) -> Document:
-    """The Lease without a holder. It stays: it holds the epoch."""
-    document = deepcopy(before.document)
-    document["metadata"]["annotations"].pop(_HOLDER, None)
-    _spec(document).update(holderIdentity="")
-    return document
+def changed(before: LeaseState | None, term: Term, name: str, scope: str, ttl_s: float) -> Document:
+    """The Lease with another term: of a new holder, renewed, or released. It stays then, since it holds the epoch."""
+    document: Document = {"metadata": {"name": name}} if before is None else deepcopy(before.document)
+    if term.holder is None:
+        document["metadata"]["annotations"].pop(_HOLDER, None)
+        _spec(document).update(holderIdentity="")
+        return document
+    if before is None or before.term.epoch != term.epoch:
+        transitions = 0 if before is None else int(_spec(document).get("leaseTransitions") or 0) + 1
+        _annotate(document, {_SCOPE: scope, _EPOCH: str(term.epoch)})
+        _spec(document).update(
+            leaseDurationSeconds=math.ceil(ttl_s),
+            leaseTransitions=transitions,
+            acquireTime=_micro_time(term.holder.since_ms),
+        )
+    return _held(document, term.holder, term.renewals)
 
 
 def _held(document: Document, holder: Holder, renewals: int) -> Document:

@@ -12,11 +12,9 @@ from collections.abc import Callable
 import pytest
 
 from grete.clock import Deadline, SystemClock
-from grete.coordination.barrier import Barrier, BarrierState
 from grete.coordination.base import Coordination
-from grete.coordination.latch import Latch
-from grete.coordination.lock import DistributedLock
 from grete.coordination.membership import Membership
+from grete.coordination.recipes import Barrier, BarrierState, DistributedLock, Latch
 from grete.errors import Fenced, IdTaken
 from grete.testing.clock import ManualClock
 
