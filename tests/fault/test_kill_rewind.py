@@ -29,7 +29,7 @@ from grete.keyed_log.sqlite_coordinator_log import FILE_NAME
 from grete.metadata.coordinator_stream import stream_name
 from grete.model.ids import JobId
 from grete.sqlite_file import open_file
-from grete.testing.counting import Counter
+from grete.testing.counting import CountingTask
 from grete.testing.job import JobUnderTest
 
 
@@ -41,7 +41,7 @@ config = {
     "systems.local.samza.key.serde": "string", "systems.local.samza.msg.serde": "json",
     "systems.local.samza.offset.default": "oldest", "task.max.records.per.batch": "3",
 }
-job = JobUnderTest(Counter, config, partitions={"local.in": 2}, directory=home, coordinator_log=log)
+job = JobUnderTest(CountingTask, config, partitions={"local.in": 2}, directory=home, coordinator_log=log)
 job._epoch = int(sys.argv[3])  # grows from process to process, as a coordinator's does
 with job:
     for key in sys.argv[2]:
