@@ -221,6 +221,7 @@ def test_a_programs_own_session_is_as_before_when_its_processors_have_ended(tmp_
     assert "Asia/Tokyo" in found["zones"][0]
 
 
+@pytest.mark.nightly  # half a minute; with a session of its own it is of every run
 def test_a_program_without_spark_has_none_left_when_its_processors_have_ended(tmp_path: Path) -> None:
     """The pipeline has the zone of the machine, as it would in plain Spark."""
     found = _runs(tmp_path, "none", {"spark.master": "local[2]"})

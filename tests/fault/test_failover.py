@@ -115,6 +115,7 @@ class TestOnSqlite(FailOver):
         self.check_processors(1, None, tmp_path)
 
     @pytest.mark.timeout(120)
+    @pytest.mark.nightly  # half a minute of busy processors; the whole run is such a machine too
     def test_for_four_leases_beside_busy_processes_a_leader_is_not_succeeded(self, tmp_path: Path) -> None:
         self.check_calm(12, None, tmp_path)
 

@@ -26,6 +26,7 @@ def knows(node: str, topic: str) -> bool:
     return topic in AdminClient({"bootstrap.servers": node}).list_topics(timeout=patient(10)).topics
 
 
+@pytest.mark.nightly  # three brokers of its own; the next test stops one of three as well
 def test_a_client_whose_controller_died_gets_its_answers_from_another_node(three: KafkaCluster) -> None:
     """librdkafka waits for that node until it asks for metadata by itself, which is every five minutes."""
     clock = SystemClock()

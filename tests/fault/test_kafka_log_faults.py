@@ -142,6 +142,7 @@ def test_what_a_killed_broker_forgot_to_end_is_ended_by_who_opens_the_id_and_doe
     assert numbers(open_log()) == [0, 1]
 
 
+@pytest.mark.nightly  # `test_kafka_starts` kills it while a whole job reads
 def test_a_broker_that_is_killed_during_a_bootstrap_comes_back_and_the_reader_goes_on(
     kafka: KafkaCluster, open_log: OpenLog
 ) -> None:
@@ -394,6 +395,7 @@ def test_a_writer_that_was_replaced_and_finds_its_epoch_forgotten_stops(
     assert numbers(open_log()) == [0, 1]
 
 
+@pytest.mark.nightly  # `test_one_of_three_brokers_dies_and_the_job_goes_on` has this log in it
 def test_three_brokers_go_on_when_one_dies(three: KafkaCluster, name: str) -> None:
     settings = KafkaLogSettings({"bootstrap.servers": three.bootstrap}, timeout_s=60.0)
     log = KafkaKeyedLog(name, settings, SystemClock())

@@ -98,7 +98,7 @@ def sent(*counts: tuple[str, int]) -> str:
 @pytest.mark.parametrize(
     "point", ["startpoint.resolved:kill", "commit.in-transaction:kill", "startpoint.applied:kill"]
 )
-@pytest.mark.parametrize("nth", ["", ":2"])
+@pytest.mark.parametrize("nth", [":2", pytest.param("", marks=pytest.mark.nightly)])
 def test_killed_around_the_acknowledgement_each_task_goes_back_once(
     tmp_path: Path, point: str, nth: str
 ) -> None:

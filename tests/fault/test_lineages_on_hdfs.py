@@ -212,6 +212,7 @@ def test_lineages_are_kept_there_as_on_a_disk(spark: SparkSession, hdfs: HdfsClu
     assert lineages.current() is None
 
 
+@pytest.mark.nightly  # a cluster of its own for a message
 def test_a_place_that_does_not_answer_or_that_spark_does_not_know_is_named(
     spark: SparkSession, hdfs: HdfsCluster
 ) -> None:
@@ -403,6 +404,7 @@ class WithFiles(grete.DataFramePipeline):
 """
 
 
+@pytest.mark.nightly  # 47 s; `test_lineages_are_kept_there_as_on_a_disk` reads the same files
 def test_offsets_of_sources_of_sparks_own_are_shown_though_the_lineage_is_on_hdfs(
     spark: SparkSession,
     hdfs: HdfsCluster,

@@ -30,7 +30,7 @@ def rounds(by_night: int) -> int:
     return by_night if IS_NIGHT else 1
 
 
-@pytest.mark.parametrize("system", ["local", "kafka"])
+@pytest.mark.parametrize("system", ["local", pytest.param("kafka", marks=pytest.mark.nightly)])
 def test_from_one_container_to_two_to_four_to_one_each_record_is_counted_once(
     system: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -49,7 +49,7 @@ def test_from_one_container_to_two_to_four_to_one_each_record_is_counted_once(
         print(f"{system}: {3 * rounds(10)} changes, {job.sent()} records, none lost, none twice")
 
 
-@pytest.mark.parametrize("system", ["local", "kafka"])
+@pytest.mark.parametrize("system", ["kafka", pytest.param("local", marks=pytest.mark.nightly)])
 def test_standby_tasks_that_move_while_their_copies_are_behind_keep_their_numbers_and_lose_nothing(
     system: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,6 +108,7 @@ def test_a_processor_that_comes_amid_a_transaction_and_goes_again_and_again_cost
         job.close()
 
 
+@pytest.mark.nightly  # the embedded system's is of every run
 def test_on_kafka_a_processor_that_comes_amid_a_transaction_and_goes_again_and_again_costs_no_record(
     kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ import multiprocessing
 import socket
 import sys
 import venv
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -71,66 +71,78 @@ def harmed_cluster(tmp_path: Path) -> Iterator[SparkCluster]:
     cluster.stop()
 
 
-def test_what_one_of_two_executors_lacks_is_named_with_its_place(
-    harmed_cluster: SparkCluster, tmp_path: Path
-) -> None:
-    """No grete; no Python of the driver's; no environment of the application's; no way to the brokers; no folder for
-    stores.
-    """
+class Looks:
+    """What a container says of the executors that it has, once for each configuration."""
+
+    def __init__(self, cluster: SparkCluster, container: Connection, folder: Path) -> None:
+        self.cluster = cluster
+        self._container = container
+        self._stores = str(folder / "stores")
+
+    def said(self, cores: int, settings: Mapping[str, str] | None = None, stores: str = "") -> str:
+        config = {
+            "spark.master": self.cluster.bootstrap,
+            "spark.executor.memory": "512m",
+            "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.log.level": "OFF",
+            "spark.cores.max": str(cores),
+        }
+        self._container.send((config | dict(settings or {}), stores or self._stores))
+        assert self._container.poll(patient(100)), "no answer"
+        answer: str = self._container.recv()
+        return answer
+
+    def hide(self, *folders: Path) -> None:
+        """Start the harmed worker anew without these."""
+        self.cluster.kill_machine(HARMED)
+        self.cluster.hide(HARMED, Hidden(folders))
+        self.cluster.ensure_running()
+
+
+@pytest.fixture
+def looks(harmed_cluster: SparkCluster, tmp_path: Path) -> Iterator[Looks]:
+    with looking() as container:
+        yield Looks(harmed_cluster, container, tmp_path)
+
+
+def test_what_one_of_two_executors_lacks_is_named_with_its_place(looks: Looks) -> None:
+    """No grete; no folder for stores; no way to the brokers."""
     [closed] = free_ports(1)
-    config = {
-        "spark.master": harmed_cluster.bootstrap,
-        "spark.executor.memory": "512m",
-        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.log.level": "OFF",
-    }
-    two = config | {"spark.cores.max": "2"}
+    answer = looks.said(2)
+    assert answer.startswith(f"ConfigError: executor on {socket.gethostname()} (")
+    assert f"node{HARMED}/work" in answer
+    assert f"has no grete in {sys.executable}: install it there" in answer
+    assert f"node{WHOLE}/work" not in answer
+
+    looks.cluster.kill_machine(HARMED)
+    answer = looks.said(1, stores="/proc/no-such-folder")
+    assert "cannot keep stores" in answer
+    assert f"node{WHOLE}/work" in answer
     brokers = {
         "systems.kafka.samza.factory": "kafka",
         "systems.kafka.producer.bootstrap.servers": f"127.0.0.1:{closed}",
     }
-    with looking() as container:
+    answer = looks.said(1, brokers)
+    assert answer.startswith("StreamUnreachable: executor on ")
+    assert f"does not reach system 'kafka' at 127.0.0.1:{closed}" in answer
 
-        def said(*asked: object) -> str:
-            container.send(asked)
-            assert container.poll(patient(100)), "no answer"
-            answer: str = container.recv()
-            return answer
 
-        answer = said(two, str(tmp_path / "stores"))
-        assert answer.startswith(f"ConfigError: executor on {socket.gethostname()} (")
-        assert f"node{HARMED}/work" in answer
-        assert f"has no grete in {sys.executable}: install it there" in answer
-        assert f"node{WHOLE}/work" not in answer
+@pytest.mark.nightly  # a worker of the cluster is started for each
+def test_an_executor_without_the_drivers_python_or_the_applications_environment_is_named(
+    looks: Looks, tmp_path: Path
+) -> None:
+    looks.hide(Path(sys.executable).parent)
+    answer = looks.said(2)
+    assert answer.startswith("ConfigError: executor ")
+    assert "on 127.0.0.1 cannot run the driver's Python" in answer
+    assert sys.executable in answer
 
-        harmed_cluster.kill_machine(HARMED)
-        harmed_cluster.hide(HARMED, Hidden((Path(sys.executable).parent,)))
-        harmed_cluster.ensure_running()
-        answer = said(two, str(tmp_path / "stores"))
-        assert answer.startswith("ConfigError: executor ")
-        assert "on 127.0.0.1 cannot run the driver's Python" in answer
-        assert sys.executable in answer
-
-        environment = tmp_path / "environment"
-        venv.create(environment, with_pip=False)
-        harmed_cluster.kill_machine(HARMED)
-        harmed_cluster.hide(HARMED, Hidden((environment,)))
-        harmed_cluster.ensure_running()
-        own = {
-            "job.split.deployment.enabled": "true",
-            "job.application.environment": str(environment),
-        }
-        answer = said(two | own, str(tmp_path / "stores"))
-        assert answer.startswith(f"ConfigError: executor on {socket.gethostname()} (")
-        assert f"node{HARMED}/work" in answer
-        assert f"cannot run the application: job.application.environment: there is no {environment}" in answer
-        assert f"node{WHOLE}/work" not in answer
-
-        harmed_cluster.kill_machine(HARMED)
-        one = config | {"spark.cores.max": "1"}
-        answer = said(one, "/proc/no-such-folder")
-        assert "cannot keep stores" in answer
-        assert f"node{WHOLE}/work" in answer
-        answer = said(one | brokers, str(tmp_path / "stores"))
-        assert answer.startswith("StreamUnreachable: executor on ")
-        assert f"does not reach system 'kafka' at 127.0.0.1:{closed}" in answer
+    environment = tmp_path / "environment"
+    venv.create(environment, with_pip=False)
+    looks.hide(environment)
+    own = {"job.split.deployment.enabled": "true", "job.application.environment": str(environment)}
+    answer = looks.said(2, own)
+    assert answer.startswith(f"ConfigError: executor on {socket.gethostname()} (")
+    assert f"node{HARMED}/work" in answer
+    assert f"cannot run the application: job.application.environment: there is no {environment}" in answer
+    assert f"node{WHOLE}/work" not in answer

@@ -116,7 +116,9 @@ def spread(
             made.close()
 
 
-@pytest.mark.parametrize("spread", ["kafka", "zookeeper"], indirect=True)
+@pytest.mark.parametrize(
+    "spread", ["kafka", pytest.param("zookeeper", marks=pytest.mark.nightly)], indirect=True
+)
 def test_processors_of_two_machines_share_a_job_and_succeed_one_another(
     spread: tuple[Spread, Job, Machine, Machine],
 ) -> None:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,14 +33,19 @@ pytestmark = pytest.mark.fault
 LEASE, TEN_MINUTES = "job.coordinator.lease.ttl.ms", "600000"
 """None ends in these tests: a disk that is busy for seconds would let a coordinator complain of its renewal."""
 _CONTROL = ("submit", "leader", "coordinator", "model", "history", "state", "launch")
-PASSES = [(name, 1) for name in POINTS if name.split(".")[0] in _CONTROL]
-NTHS = (1, 6) if os.environ.get("GRETE_NIGHTLY") == "1" else (6,)
-PASSES += [(name, nth) for name in POINTS if name.split(".")[0] in ("log", "file") for nth in NTHS]
+PASSES: list[Any] = [(name, 1) for name in POINTS if name.split(".")[0] in _CONTROL]
+PASSES += [
+    pytest.param(name, nth, marks=pytest.mark.nightly)  # `test_kill_commit` is killed there in every run
+    for name in POINTS
+    if name.split(".")[0] in ("log", "file")
+    for nth in (1, 6)
+]
 ONCE_IN_A_JOBS_LIFE = "model.mapping-written"
 OLD, NEW = {"a": "1", "b": "1"}, {"b": "2", "c": "2"}
 CONTAINER = """
 import os, signal, sys, time
 from pathlib import Path
+from typing import Any
 from grete.container.assignment import parse_assignment
 from grete.exit_report import write_report
 from grete.http_client import JobCoordinatorClient

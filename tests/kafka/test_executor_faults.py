@@ -22,6 +22,7 @@ def job(cluster: KafkaCluster, tmp_path: Path) -> Iterator[Job]:
     made.close()
 
 
+@pytest.mark.nightly  # `test_job_on_kafka` does so with a whole job
 def test_a_broker_that_is_killed_during_batches_and_comes_back_loses_and_doubles_nothing(
     cluster: KafkaCluster, job: Job
 ) -> None:
