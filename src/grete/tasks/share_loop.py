@@ -21,9 +21,8 @@ from grete.tasks.commit.executor import SlotCommits, TimedOut
 from grete.tasks.concurrent import Piece, process_side_by_side
 from grete.tasks.runner import TaskRun
 from grete.tasks.runtime import TaskWorkers
-from grete.tasks.share_input import ShareInput
+from grete.tasks.share_input import PassedOffsets, ShareInput
 from grete.tasks.share_limits import CommitSize, Pace, ShareLimits
-from grete.tasks.share_passed import PassedOffsets
 from grete.tasks.shares import Committed, ShareStart
 from grete.tasks.spec import RunnerSpec, TaskReport, advanced
 from grete.tasks.timers import DueCalls

@@ -29,7 +29,7 @@ from grete.systems.base import Message as Message
 from grete.systems.collected import CollectedTransactions
 from grete.systems.commit_group import CommitGroup, SegmentWrite
 from grete.systems.inputs import Inputs, LookedFor
-from grete.systems.local import SYSTEM, compaction, growth, segment_rows, sizes, stream_rows
+from grete.systems.local import SYSTEM, compaction, segment_rows, sizes, stream_rows
 from grete.systems.local.compaction import Compaction, compaction_in
 from grete.systems.local.reader import read_range
 from grete.systems.local.segment_rows import PartitionKey
@@ -60,7 +60,7 @@ class LocalSystem(System):
         self._clock = clock
         self._file: SqliteFile = open_file(directory / FILE_NAME)
         self._file.ensure_schema(LAST_TABLE, SCHEMA)
-        schema = stream_rows.SCHEMA + segment_rows.SCHEMA + growth.SCHEMA + compaction.SCHEMA
+        schema = stream_rows.SCHEMA + segment_rows.SCHEMA + compaction.SCHEMA
         self._file.ensure_schema(compaction.LAST_TABLE, schema)
 
     @property
@@ -102,7 +102,7 @@ class LocalSystem(System):
             rows = connection.execute(
                 "SELECT partition, oldest, upcoming FROM partitions WHERE stream = ?", (info.id,)
             ).fetchall()
-            origins = growth.origins_in(connection, info.id)
+            origins = stream_rows.origins_in(connection, info.id)
         return {p: PartitionOffsets.held(oldest, upcoming, origins.get(p)) for p, oldest, upcoming in rows}
 
     def offset_at(self, ssp: SystemStreamPartition, timestamp_ms: int) -> str:
@@ -163,7 +163,7 @@ class LocalSystem(System):
                 return
             if bool(row[2]) != spec.compacted:
                 raise StreamError(f"stream {spec.stream!r} exists with compacted={bool(row[2])}")
-            growth.grow_in(connection, row[0], row[1], spec.partitions)
+            stream_rows.grow_in(connection, row[0], row[1], spec.partitions)
 
     def add_partitions(self, stream: str, partitions: int) -> None:
         """See SystemAdmin."""
@@ -176,7 +176,7 @@ class LocalSystem(System):
                     f"of those that went, and the checkpoints in them, would be lost. Create another stream with "
                     f"{partitions} partitions and copy the records"
                 )
-            growth.grow_in(connection, info.id, info.partitions, partitions)
+            stream_rows.grow_in(connection, info.id, info.partitions, partitions)
 
     def delete_stream(self, stream: str) -> None:
         """See SystemAdmin."""
