@@ -23,6 +23,7 @@ from grete.text_logs import printable
 Run = Callable[[argparse.Namespace], int]
 
 COMMANDS = {
+    "init": "write a small project: a job, its configuration, a test",
     "run": "submit a job and run it in the foreground",
     "deploy": "let a cluster manager run a job: plan, apply, status, kill",
     "status": "what runs, where, how far",

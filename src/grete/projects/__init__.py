@@ -1,0 +1,1 @@
+"""Small projects that `grete init` writes: a job, its configuration, sample data, a test, a README."""
