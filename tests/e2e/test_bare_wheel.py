@@ -58,6 +58,12 @@ def arrow(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> BareEnvironm
     return bare_environment(tmp_path_factory.mktemp("arrow") / "env", wheel, "arrow")
 
 
+@pytest.fixture(scope="module")
+def tested(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> BareEnvironment:
+    """As an author's tests of a task have it."""
+    return bare_environment(tmp_path_factory.mktemp("tested") / "env", wheel, "test")
+
+
 def follow(environment: BareEnvironment, script: str, folder: Path) -> str:
     """The output of a shell."""
     done = environment.run("bash", "-euo", "pipefail", "-c", script, within=folder)
@@ -152,6 +158,13 @@ def test_the_test_that_the_tutorial_shows_works_with_the_extra_of_records(
     [example] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     (tmp_path / "example.py").write_text(f"{example}\n\ntest_lines_are_shouted()\n")
     follow(arrow, "python example.py", tmp_path)
+
+
+def test_a_new_project_of_a_task_is_tested_without_spark(tested: BareEnvironment, tmp_path: Path) -> None:
+    shown = follow(
+        tested, "grete init rooms --kind task --system local && cd rooms && python -m pytest", tmp_path
+    )
+    assert "1 passed" in shown
 
 
 def test_what_the_wheel_has_is_what_the_tree_has(core: BareEnvironment) -> None:
