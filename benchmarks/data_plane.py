@@ -25,6 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks import applications as work
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.container.assignment import AssignedTask, Assignment
 from grete.container.process_state import ProcessState
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
@@ -101,7 +102,7 @@ class Bench:
             **SPARK,
         }
         assignment = Assignment(
-            JobId("bench"), ContainerId("0"), 1, {**base, **config}, tasks, until_drained=True
+            JobId("bench"), ContainerId("0"), 1, Settings.of({**base, **config}), tasks, until_drained=True
         )
 
         def run() -> None:

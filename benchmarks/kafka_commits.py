@@ -185,7 +185,7 @@ def _tasks(bootstrap: str, more: Mapping[str, str]) -> Figures:
         AssignedTask(TaskName(f"Partition {p}"), (SystemStreamPartition("kafka", name, p),), p)
         for p in range(2)
     )
-    assignment = Assignment(job, ContainerId("0"), 1, config, tuple(inputs))
+    assignment = Assignment(job, ContainerId("0"), 1, Settings.of(config), tuple(inputs))
     with tempfile.TemporaryDirectory() as home:
         settings = Settings.of(config)
         with closing(OutputSystems(settings, "kafka", system, Path(home), clock)) as outputs:

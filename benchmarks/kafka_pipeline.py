@@ -34,6 +34,7 @@ import grete
 from benchmarks import RESULTS
 from benchmarks import applications as work
 from benchmarks.data_plane import Cost, compare, ignored, measure
+from grete.config.settings import Settings
 from grete.container.assignment import AssignedTask, Assignment
 from grete.container.process_state import ProcessState
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
@@ -162,7 +163,9 @@ class Bench:
         )
         own = {"task.outputs": f"kafka.{target}", "app.class": f"{_NAME}:{pipeline}"}
         config = {**self.config, **own, **config}
-        assignment = Assignment(JobId(target), ContainerId("0"), 1, config, tasks, until_drained=True)
+        assignment = Assignment(
+            JobId(target), ContainerId("0"), 1, Settings.of(config), tasks, until_drained=True
+        )
         home = self._directory / target
 
         def run() -> None:

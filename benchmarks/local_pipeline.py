@@ -28,6 +28,7 @@ from benchmarks import RESULTS
 from benchmarks import applications as work
 from benchmarks.data_plane import Cost, compare, ignored, measure
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.container.assignment import AssignedTask, Assignment
 from grete.container.process_state import ProcessState
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
@@ -113,7 +114,9 @@ class Bench:
             "task.max.records.per.batch": str(BATCH),
             **_SPARK,
         }
-        assignment = Assignment(JobId(name), ContainerId("0"), 1, config, tasks, until_drained=True)
+        assignment = Assignment(
+            JobId(name), ContainerId("0"), 1, Settings.of(config), tasks, until_drained=True
+        )
 
         def run() -> None:
             with closing(ProcessState()) as kept:

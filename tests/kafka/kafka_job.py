@@ -148,7 +148,7 @@ class Job:
             AssignedTask(TaskName(f"Partition {p}"), (SystemStreamPartition(self.name, self.input, p),), p)
             for p in range(self.partitions)
         )
-        return Assignment(self.job, ContainerId("0"), epoch, self.config, tasks, **more)
+        return Assignment(self.job, ContainerId("0"), epoch, Settings.of(self.config), tasks, **more)
 
     def container(
         self,
@@ -177,7 +177,7 @@ class Container:
     ) -> None:
         self.system = job.open()
         inputs = {task.ssps[0].system_stream: len(assignment.tasks) for task in assignment.tasks}
-        settings = Settings.of(assignment.config)
+        settings = assignment.settings
         with closing(OutputSystems(settings, job.name, self.system, job.home, SystemClock())) as outputs:
             create_outputs(settings, outputs, inputs)
         started = prepare(assignment, self.system, None, SystemClock(), job.home, ended=ended)

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 from tests.kafka.kafka_job import Job
 
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.container.assignment import AssignedTask, Assignment
 from grete.container.standby import StandbyRun
 from grete.errors import StreamError
@@ -59,7 +60,7 @@ class ExpiringJob(Job):
         """Let a standby container of the machine catch up; up to which offset it has."""
         ssps = (SystemStreamPartition(self.name, self.input, 0),)
         task = AssignedTask(standby_task(TaskName("Partition 0"), 0), ssps, 0)
-        assignment = Assignment(self.job, ContainerId("0-0"), 1, self.config, (task,))
+        assignment = Assignment(self.job, ContainerId("0-0"), 1, Settings.of(self.config), (task,))
         with closing(StandbyRun(assignment, self.home, Earlier(minutes_ago))) as run:
             [position] = run.catch_up().values()
         return position

@@ -275,7 +275,7 @@ class Incarnation:
             return 0
         message = ended.message or "a container was given up"
         if self.can_be_followed:  # containers are processes, with logs of their own
-            settings = Settings.of(self._stream.config())
+            settings = self._stream.settings()
             message += f". Logs: {settings.job.state_directory(self.job, self._home) / 'logs'}"
         # nothing is recorded of a container after the one that failed the job
         rows = History(self._stream).rows()

@@ -98,7 +98,7 @@ def _settings_of(job: JobId, beside: Settings, home: Path, clock: Clock) -> Sett
     except LogNotFound:
         return Settings.of({})
     with closing(log):
-        settings = Settings.of(CoordinatorStream(log, clock, source="job-runner").config())
+        settings = CoordinatorStream(log, clock, source="job-runner").settings()
     return settings if settings.job.written_id == job else Settings.of({})
 
 

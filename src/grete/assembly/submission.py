@@ -197,7 +197,7 @@ class Submission:
         except LogNotFound:
             return
         with closing(log):
-            known = Settings.of(CoordinatorStream(log, self._clock, source=SUBMITS).config())
+            known = CoordinatorStream(log, self._clock, source=SUBMITS).settings()
         if known.coordinator.for_containers == asked.coordinator.for_containers:
             return  # it is this one, and another process has just submitted the same
         if set(known.task.all_inputs) & set(asked.task.all_inputs):

@@ -41,13 +41,18 @@ class Assignment:
     job: JobId
     container_id: ContainerId
     epoch: int
-    config: Mapping[str, str]
+    settings: Settings
     tasks: tuple[AssignedTask, ...]
     serial: int = 0
     until_drained: bool = False
     input_uids: Mapping[SystemStream, str] = field(default_factory=dict)
     fence_epoch: int | None = None
     """Higher than `epoch` since the container has given tasks away; None is `epoch`."""
+
+    @property
+    def config(self) -> Mapping[str, str]:
+        """The configuration as it is written."""
+        return self.settings.raw
 
     @property
     def ssps(self) -> tuple[SystemStreamPartition, ...]:
@@ -67,11 +72,11 @@ class Assignment:
 
     def state_directory(self, home: Path) -> Path:
         """Where the container keeps its files."""
-        return Settings.of(self.config).job.state_directory(self.job, home) / f"container-{self.container_id}"
+        return self.settings.job.state_directory(self.job, home) / f"container-{self.container_id}"
 
     def lineage_place(self, home: Path) -> Path | str:
         """Where the container of a pipeline keeps lineages; a text is an address of Hadoop's."""
-        place = Settings.of(self.config).job.lineage_place(self.job, home)
+        place = self.settings.job.lineage_place(self.job, home)
         own = f"container-{self.container_id}/lineages"
         return f"{place}/{own}" if isinstance(place, str) else place / own
 
@@ -81,7 +86,7 @@ class Assignment:
 
     def standby_directory(self, home: Path, replica: int) -> Path:
         """Where standby containers keep copies of store files; by task, too."""
-        return Settings.of(self.config).job.standby_directory(self.job, home) / f"standby-{replica}"
+        return self.settings.job.standby_directory(self.job, home) / f"standby-{replica}"
 
 
 def parse_assignment(document: Any) -> Assignment:
@@ -95,7 +100,7 @@ def parse_assignment(document: Any) -> Assignment:
         job=read.job,
         container_id=read.container_id,
         epoch=read.epoch,
-        config=read.config,
+        settings=Settings.of(read.config),
         tasks=tuple(sorted(map(_task, read.tasks), key=lambda task: task.name)),
         serial=read.serial,
         until_drained=read.until_drained,

@@ -10,7 +10,6 @@ from grete.checkpoint.open_store import open_store
 from grete.checkpoint.store import CheckpointStore, StoreContext, resolve
 from grete.checkpoint.task_commit import TaskCommit, last_commits
 from grete.clock import Clock
-from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.process_state import KnownCommits
 from grete.keyed_log.base import KeyedLog
@@ -65,7 +64,7 @@ def checkpoint_store(
     assignment: Assignment, clock: Clock, home: Path, coordinator_log: KeyedLog | None = None
 ) -> CheckpointStore | None:
     """The store that `task.checkpoint.factory` names, None when the checkpoint log is all there is."""
-    settings = Settings.of(assignment.config)
+    settings = assignment.settings
     return open_store(StoreContext(assignment.job, settings, home, clock, assignment.fence, coordinator_log))
 
 
@@ -77,7 +76,7 @@ def commit_target(
         store=system,
         fences=(assignment.fence,),
         checkpoint_log=checkpoint_log_name(assignment.job),
-        grouper=Settings.of(assignment.config).job.ssp_grouper,
+        grouper=assignment.settings.job.ssp_grouper,
         now_ms=clock.wall_ms,
         copy_to=store,
     )

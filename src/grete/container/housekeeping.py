@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 
 from grete.checkpoint.names import checkpoint_log_name
 from grete.clock import Clock, SystemClock
-from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.specs import single_system
 from grete.errors import StorageFull
@@ -27,7 +26,7 @@ def housekeeping(
 ) -> Callable[[], object]:
     """A function to call between the container's batches, which are under the fences."""
     tidy = system.housekeeping(policies(assignment), fences)
-    settings = Settings.of(assignment.config)
+    settings = assignment.settings
     lags = [settings.store(store).compaction_lag_ms for store in settings.store_names]
     log = system.checkpoint_log(checkpoint_log_name(assignment.job))
     commits = CommitRetention(log, max(lags, default=0), clock or SystemClock())
@@ -112,7 +111,7 @@ def policies(assignment: Assignment) -> list[StreamPolicy]:
 
     Of a stream that it only reads these are the partitions of its tasks: the others are other containers'.
     """
-    name, settings = single_system(assignment), Settings.of(assignment.config)
+    name, settings = single_system(assignment), assignment.settings
     changelogs = [
         StreamPolicy(
             settings.store(store).changelog_stream(assignment.job),

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from grete.config.choices import LostOffsets
-from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.control import Control, Ended
 from grete.errors import CoordinatorUnavailable, Fenced, GreteError, OffsetsRemoved, StorageFull
@@ -130,7 +129,7 @@ class ContainerLifecycle:
             ended: Ended = yield Work(assignment)
             return ended
         except GreteError as error:
-            policy = Settings.of(assignment.config).task.lost_offsets
+            policy = assignment.settings.task.lost_offsets
             is_skipped = isinstance(error, OffsetsRemoved) and policy is LostOffsets.SKIP
             if not (error.may_pass or is_skipped or isinstance(error, StorageFull)):
                 raise

@@ -169,7 +169,7 @@ class ContainerMainLoop:
     def _measure(self, assignment: Assignment) -> None:
         self._metrics.keep({task.name for task in assignment.tasks})
         name = container_name(assignment.container_id)
-        self._reporters.start(Settings.of(assignment.config), assignment.job, name, self._home)
+        self._reporters.start(assignment.settings, assignment.job, name, self._home)
 
     def _on_batch(self, batch_id: int, outcome: BatchOutcome) -> None:
         self._metrics.add(outcome)
@@ -178,10 +178,12 @@ class ContainerMainLoop:
     def _fetch(self) -> Assignment:
         document = self._ahead.take(self._control.next_serial) or self._get_assignment()
         assignment = parse_assignment(document)
-        assignment = replace(assignment, config=absolute_paths(assignment.config, self._launched_in))
+        assignment = replace(
+            assignment, settings=Settings.of(absolute_paths(assignment.config, self._launched_in))
+        )
         self._job = assignment.job
         self._folder = assignment.state_directory(self._home).parent.resolve()
-        self._sender.orphan_s = Settings.of(assignment.config).coordinator.orphan_s
+        self._sender.orphan_s = assignment.settings.coordinator.orphan_s
         return assignment
 
     def _write_locality(self, assignment: Assignment) -> None:
@@ -260,7 +262,7 @@ def enter(assignment: Assignment, home: Path) -> None:
     Raises:
         ConfigError: the application's folder is not there, or may not be entered.
     """
-    named = Settings.of(assignment.config).job.application_path
+    named = assignment.settings.job.application_path
     folder = Path(named) if named else None
     if folder is None or folder.is_file():
         folder = assignment.state_directory(home).parent / "work"

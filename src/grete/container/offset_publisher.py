@@ -13,7 +13,6 @@ from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 
 from grete.clock import Clock
-from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.group_offsets import GroupProgress, NextOffsets
 from grete.container.specs import single_system
@@ -35,7 +34,7 @@ def open_publisher(
 
     Leaving the context, for whatever reason, is the container's end.
     """
-    task, shown = Settings.of(assignment.config).task, _shown(assignment, starting)
+    task, shown = assignment.settings.task, _shown(assignment, starting)
     group = task.shown_group(assignment.job, single_system(assignment)) if shown else None
     if group is None:
         return nullcontext()
@@ -49,7 +48,7 @@ def _shown(assignment: Assignment, starting: NextOffsets) -> dict[str, int]:
     """
     own = single_system(assignment)
     is_published = assignment.container_id == _PUBLISHES_BROADCAST
-    left_out = () if is_published else Settings.of(assignment.config).task.broadcast_inputs
+    left_out = () if is_published else assignment.settings.task.broadcast_inputs
     return {
         str(ssp): starting[str(ssp)] for ssp in assignment.ssps if ssp not in left_out and ssp.system == own
     }

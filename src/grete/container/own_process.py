@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.main_loop import enter
 from grete.diagnostics.observe import observed
@@ -27,7 +26,7 @@ def in_its_place(assignment: Assignment, home: Path, *, own_process: bool) -> It
     if own_process:
         enter(assignment, home)
     name = container_name(assignment.container_id)
-    with observed(Settings.of(assignment.config), assignment.job, name, home, own_process=own_process):
+    with observed(assignment.settings, assignment.job, name, home, own_process=own_process):
         yield
 
 

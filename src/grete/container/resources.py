@@ -7,7 +7,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from grete.clock import Clock
-from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.checkpoints import checkpoint_store
 from grete.container.offset_publisher import OffsetPublisher, open_publisher
@@ -29,7 +28,7 @@ def open_resources(
     """
     with ExitStack() as held:
         held.enter_context(running_in(assignment.state_directory(home)))
-        settings = Settings.of(assignment.config)
+        settings = assignment.settings
         system = held.enter_context(kept.system.lent(settings, single_system(assignment), home, clock))
         store = checkpoint_store(assignment, clock, home)
         if store is not None:

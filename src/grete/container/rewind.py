@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from grete.checkpoint.applied_startpoints import Applied, applied_entry, read_applied
 from grete.checkpoint.startpoint_offsets import resolve
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
-from grete.config.settings import Settings
 from grete.container.assignment import AssignedTask, Assignment
 from grete.errors import JobError
 from grete.failpoints import failpoint
@@ -97,7 +96,7 @@ class _Rewind:
         self._applied = applied_startpoints(system, target.checkpoint_log)
         self._systems = systems
         self._known: dict[SystemStream, Mapping[int, PartitionOffsets]] = {}
-        self._is_pipeline = Settings.of(assignment.config).job.is_pipeline
+        self._is_pipeline = assignment.settings.job.is_pipeline
 
     def step(self, task: AssignedTask, before: TaskCommit | None) -> _Step | None:
         """The step that a task needs; None when there is nothing to apply."""
@@ -164,7 +163,7 @@ class _Rewind:
 
     def _stores(self, step: _Step) -> tuple[dict[str, int], list[SegmentWrite]]:
         """(where each changelog ends afterwards, the records to append)."""
-        settings = Settings.of(self._assignment.config)
+        settings = self._assignment.settings
         positions: dict[str, int] = {}
         segments: list[SegmentWrite] = []
         for name in [] if self._is_pipeline else settings.store_names:

@@ -16,7 +16,6 @@ import logging
 from collections.abc import Mapping
 
 from grete.checkpoint.task_commit import TaskCommit
-from grete.config.settings import Settings
 from grete.config.settings.tasks import TaskSettings
 from grete.container.assignment import AssignedTask, Assignment
 from grete.errors import JobError
@@ -40,7 +39,7 @@ def take_over(
         JobError: compaction may have removed records that make up the state at the checkpoint. Other tasks may be
             taken over by then; this one is as it was.
     """
-    state = Settings.of(assignment.config).task
+    state = assignment.settings.task
     after = dict(commits)
     for task in assignment.tasks:
         before = commits.get(task.name)
@@ -60,7 +59,7 @@ def _taken_over(
     assignment: Assignment, system: System, task: AssignedTask, before: TaskCommit | None, now_ms: int
 ) -> tuple[TaskCommit, list[SegmentWrite]]:
     """(the checkpoint, without marks; the records that bring the stores to it)."""
-    settings = Settings.of(assignment.config)
+    settings = assignment.settings
     positions: dict[str, int] = {}
     segments: list[SegmentWrite] = []
     checkpoint = TaskCommit({}) if before is None else before

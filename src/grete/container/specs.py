@@ -26,7 +26,7 @@ def single_system(assignment: Assignment) -> str:
     Raises:
         ConfigError: the inputs of StreamTasks are of several systems, or there is none.
     """
-    settings = Settings.of(assignment.config)
+    settings = assignment.settings
     if settings.job.is_pipeline:
         return settings.task.commit_system
     systems = sorted({ssp.system for ssp in assignment.ssps})
@@ -87,7 +87,7 @@ def runner_spec(assignment: Assignment, system: System, home: Path, log_end: int
 
 def _commit_spec(assignment: Assignment, log_end: int, epoch: Fence) -> CommitSpec:
     name = checkpoint_log_name(assignment.job)
-    settings = Settings.of(assignment.config)
+    settings = assignment.settings
     system = settings.system(single_system(assignment))
     written = written_together(settings, system.name)
     outputs = tuple(system.name_of(stream) or stream.stream for stream in written)
@@ -107,7 +107,7 @@ def stores(assignment: Assignment, system: System) -> tuple[StoreSpec, ...]:
     Raises:
         StreamNotFound: a changelog is not there.
     """
-    settings = Settings.of(assignment.config)
+    settings = assignment.settings
     specs = []
     for name in settings.store_names:
         stream = settings.store(name).changelog_stream(assignment.job)

@@ -15,7 +15,6 @@ from pathlib import Path
 import apsw
 
 from grete.clock import Clock, SystemClock
-from grete.config.settings import Settings
 from grete.container.assignment import AssignedTask, Assignment
 from grete.container.control import Control, Ended
 from grete.container.specs import single_system, stores
@@ -37,7 +36,7 @@ class StandbyRun:
 
     def __init__(self, assignment: Assignment, home: Path, clock: Clock | None = None) -> None:
         clock = SystemClock() if clock is None else clock
-        settings, name = Settings.of(assignment.config), single_system(assignment)
+        settings, name = assignment.settings, single_system(assignment)
         self._assignment = assignment
         self._directory = assignment.standby_directory(home, replica_of(assignment.container_id))
         self._clock = clock

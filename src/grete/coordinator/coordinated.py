@@ -157,7 +157,7 @@ class CoordinatedJob:
         if not is_settled or self._room == self._fitted:
             return
         self._fitted = self._room
-        if self._room != Settings.of(self._stream.config()).job.container_ids:  # in force now, or soon
+        if self._room != self._stream.settings().job.container_ids:  # in force now, or soon
             self._stream.change_config(
                 {CONTAINER_IDS.name: ",".join(containers)},
                 run_id=self._stream.run_id() or "",

@@ -55,7 +55,7 @@ class RequestedRun:
         changes = stream.write_config(config, run_id=self.run_id, reason=self.reason)
         failpoint("submit.config-written")
         _log.info("configuration written, %d keys changed, run %s", len(changes), self.run_id)
-        return Settings.of(stream.config())
+        return stream.settings()
 
 
 @dataclass(frozen=True, slots=True)

@@ -347,7 +347,7 @@ class View:
     def _measure_lag(self) -> JobLag:
         if self.monitors is not None:
             return self.monitors.measure_lag()
-        settings, tasks = Settings.of(self._stream.config()), active_tasks(self._serving()[1])
+        settings, tasks = self._stream.settings(), active_tasks(self._serving()[1])
         return job_lag(self._job, settings, tasks, self._home, self._clock)
 
     def _known_lag(self) -> JobLag | None:

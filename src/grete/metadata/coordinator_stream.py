@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from grete.clock import Clock
+from grete.config.settings import Settings
 from grete.errors import WireError
 from grete.keyed_log.base import Entry, Fence, KeyedLog
 from grete.metadata.quarantine import Quarantine, Quarantined
@@ -219,6 +220,10 @@ class CoordinatorStream:
     def config(self) -> dict[str, str]:
         """The configuration as the stream has it now."""
         return self.values(SET_CONFIG)
+
+    def settings(self) -> Settings:
+        """The settings as the stream has them now."""
+        return Settings.of(self.config())
 
     def _origin(self) -> MessageOrigin:
         return MessageOrigin(self._source, host_address(), _user(), self._clock.wall_ms())

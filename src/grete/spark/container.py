@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from pathlib import Path
 
-from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.control import Control, Ended
 from grete.container.main_loop import ContainerMainLoop, OnBatch, OnState, enter
@@ -46,7 +45,7 @@ def run_container(
         held.callback(kept.close)
 
         def begin(assignment: Assignment) -> None:
-            if Settings.of(assignment.config).job.is_pipeline:
+            if assignment.settings.job.is_pipeline:
                 held.enter_context(_session_ahead(assignment, home if own_process else None))
 
         return ContainerMainLoop(environment, stop, work, on_state, begin).run()
@@ -58,7 +57,7 @@ def _session_ahead(assignment: Assignment, home: Path | None) -> AbstractContext
     What goes wrong here does so again when the container works, and is an error there.
     """
     with suppress(GreteError, ModuleNotFoundError, OSError):
-        check_installed(Settings.of(assignment.config))
+        check_installed(assignment.settings)
         if home is not None:
             enter(assignment, home)
         from grete.spark.session.container_session import session_ahead
@@ -70,7 +69,7 @@ def _session_ahead(assignment: Assignment, home: Path | None) -> AbstractContext
 def _work(
     assignment: Assignment, home: Path, control: Control, on_batch: OnBatch, kept: ProcessState
 ) -> Ended:
-    check_installed(Settings.of(assignment.config))
+    check_installed(assignment.settings)
     # not before now: a container without pyspark has to be able to say so
     try:
         from grete.container.standby import follow

@@ -18,7 +18,6 @@ from grete.api import DataFramePipeline, StreamTask
 from grete.checkpoint.offset_manager import StartingOffsets
 from grete.clock import SystemClock
 from grete.config.redact import redact_value
-from grete.config.settings import Settings
 from grete.container.assignment import Assignment, parse_assignment
 from grete.container.checkpoints import commit_target
 from grete.container.main_loop import enter
@@ -43,7 +42,7 @@ def tried(assignment: Assignment, home: Path) -> dict[str, Any]:
         MissingExtra: without pyspark.
     """
     enter(assignment, home)
-    job = Settings.of(assignment.config).job
+    job = assignment.settings.job
     check_application(job, DataFramePipeline if job.is_pipeline else StreamTask)
     try:
         from grete.spark.pipeline import plan_text
@@ -54,7 +53,7 @@ def tried(assignment: Assignment, home: Path) -> dict[str, Any]:
     own = _own_settings(assignment, session.kafka_system_of(assignment))
     if not job.is_pipeline:
         return {"settings": own}
-    settings, name = Settings.of(assignment.config), single_system(assignment)
+    settings, name = assignment.settings, single_system(assignment)
     spark = session.build_session(
         f"grete {assignment.job} dry run",
         {**assignment.config, **_LOCAL},
@@ -84,7 +83,7 @@ def _own_settings(assignment: Assignment, kafka_system: str | None) -> dict[str,
     from grete.spark.session.defaults import reason
     from grete.spark.session.settings import context_settings, session_settings
 
-    settings, name = Settings.of(assignment.config), f"grete {assignment.job}"
+    settings, name = assignment.settings, f"grete {assignment.job}"
     if settings.job.is_pipeline:
         found = session_settings(name, assignment.config, kafka_system)
     else:

@@ -7,7 +7,6 @@ from contextlib import closing
 from pathlib import Path
 
 from grete.clock import Clock, SystemClock
-from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.control import Ended, Interruption
 from grete.container.epochs import OnBatch, run_epoch
@@ -42,7 +41,7 @@ def run_job(
         GreteError: see `open_resources`, `run_epoch` and `Query.run`.
     """
     clock = SystemClock() if clock is None else clock
-    settings = Settings.of(assignment.config)
+    settings = assignment.settings
     archives = assignment.state_directory(home).parent / "shipped"
     with open_resources(assignment, home, clock, kept) as (started, publisher):
         if settings.job.is_pipeline:

@@ -17,7 +17,6 @@ from grete.application.load import find_modules_in, has_own, load_class
 from grete.clock import Clock, SystemClock
 from grete.config.key_tables.job import TASK_CLASS
 from grete.config.log_levels import log_levels, set_levels
-from grete.config.settings import Settings
 from grete.systems.base import System
 from grete.systems.factory import open_system
 from grete.systems.outputs import OutputSystems
@@ -44,7 +43,7 @@ class TaskWorkers:
         leaves_system: bool = False,
     ) -> None:
         """They open the spec's system, unless `system` is given; it is closed with them, unless it is left open."""
-        self._is_isolated = Settings.of(spec.config).job.is_isolated
+        self._is_isolated = spec.settings.job.is_isolated
         self._application: IsolatedApplication | None = None
         if not self._is_isolated:
             find_modules_in(spec.application_path)
@@ -53,12 +52,10 @@ class TaskWorkers:
         self.id = uuid.uuid4().hex
         self._leaves_system = leaves_system
         self._clock = SystemClock() if clock is None else clock
-        self.system = system or open_system(
-            Settings.of(spec.config), spec.default_system, Path(spec.home), self._clock
-        )
+        self.system = system or open_system(spec.settings, spec.default_system, Path(spec.home), self._clock)
         self.events = TaskEventLoop()
         self.outputs = OutputSystems(
-            Settings.of(spec.config), spec.default_system, self.system, Path(spec.home), self._clock
+            spec.settings, spec.default_system, self.system, Path(spec.home), self._clock
         )
         self._facts = StreamFacts(self.outputs)
         self._open: OrderedDict[int, TaskWorker] = OrderedDict()

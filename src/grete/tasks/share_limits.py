@@ -7,7 +7,6 @@ import math
 from dataclasses import dataclass
 
 from grete.clock import Clock
-from grete.config.settings import Settings
 from grete.errors import LogError
 from grete.tasks.spec import RunnerSpec
 
@@ -31,7 +30,7 @@ class ShareLimits:
     @classmethod
     def of(cls, spec: RunnerSpec, commit_s: float | None, records: int | None) -> ShareLimits:
         """As the configuration has them; what is given goes before it."""
-        task = Settings.of(spec.config).task
+        task = spec.settings.task
         if commit_s is None:
             interval_ms = task.commit_interval_ms
             commit_s = math.inf if interval_ms < 0 else interval_ms / 1000

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from grete.clock import Clock
-from grete.config.settings import Settings
 from grete.model.ids import SystemStreamPartition
 from grete.systems.admin import OffsetAdmin
 from grete.systems.inputs import Arrived, LookedFor
@@ -67,9 +66,7 @@ class ShareLoop:
         self._starting = start.starting
         self._batch = start.next_batch
         self._limits = ShareLimits.of(workers.spec, commit_s, records_at_most)
-        self._size = CommitSize(
-            self._limits.records, Settings.of(workers.spec.config).task.transaction_timeout_s
-        )
+        self._size = CommitSize(self._limits.records, workers.spec.settings.task.transaction_timeout_s)
         self._pace = Pace()
         workers.make_room(len(self._tasks))
         self._commits = SlotCommits(

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 from grete.clock import Clock, SystemClock
-from grete.config.settings import Settings
 from grete.model.ending import failure_of, note
 from grete.systems.reused import ReusedSystem
 from grete.tasks.profile import Profile
@@ -72,14 +71,14 @@ class ShareTask:
         clock, spec = SystemClock(), self.spec
         with (
             told(spec),
-            _KEPT.lent(Settings.of(spec.config), spec.default_system, Path(spec.home), clock) as system,
+            _KEPT.lent(spec.settings, spec.default_system, Path(spec.home), clock) as system,
             closing(TaskWorkers(spec, system, clock, leaves_system=True)) as workers,
             closing(self._channel(slot, workers.id)) as channel,
         ):
             if channel.start is None:
                 return False
             ShareTask.had = channel.start.slot
-            profile_s = Settings.of(spec.config).task.profile_s
+            profile_s = spec.settings.task.profile_s
             with (
                 closing(Profile(profile_s, clock, channel.hand_profile)) as profile,
                 closing(ShareLoop(workers, channel.start, clock, is_ending=channel.is_ending)) as loop,

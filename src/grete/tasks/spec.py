@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from grete.application.poison import PoisonPolicy
+from grete.config.settings import Settings
 from grete.diagnostics.streams import DiagnosticsConfig
 from grete.model.fence import Fence
 from grete.model.ids import SystemStreamPartition, TaskName
@@ -87,6 +88,11 @@ class RunnerSpec:
     diagnostics: DiagnosticsConfig | None = None
     standby_directories: tuple[str, ...] = ()
     application_environment: str | None = None
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the configuration, which is what travels to executors."""
+        return Settings.of(self.config)
 
 
 @dataclass(frozen=True, slots=True)

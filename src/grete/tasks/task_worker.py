@@ -16,7 +16,6 @@ from grete.application.timers import Timers
 from grete.application.undo import Undoable
 from grete.clock import Clock
 from grete.config.application_config import ApplicationConfig
-from grete.config.settings import Settings
 from grete.failpoints import failpoint
 from grete.serdes import StreamSerdes, store_serdes, stream_serdes
 from grete.systems.base import Change, System
@@ -56,7 +55,7 @@ class TaskWorker(Undoable):
         self._facts = facts
         self._clock = clock
         self._spec = spec
-        self._settings = Settings.of(spec.config)
+        self._settings = spec.settings
         self._store_specs = {store.name: store for store in spec.stores}
         self.token = ""
         self.control = TaskControl()

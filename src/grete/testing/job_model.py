@@ -105,7 +105,7 @@ def assignments_of(
                 job=job_of(model.config),
                 container_id=container.id,
                 epoch=epoch,
-                config=model.config,
+                settings=Settings.of(model.config),
                 until_drained=until_drained,
                 tasks=tuple(sorted(tasks, key=lambda task: task.name)),
             )

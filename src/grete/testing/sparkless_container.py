@@ -12,7 +12,6 @@ from contextlib import closing
 from pathlib import Path
 
 from grete.clock import SystemClock
-from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.control import Control, Ended
 from grete.container.epochs import run_epoch
@@ -52,7 +51,7 @@ def _process(
     clock = SystemClock()
     with open_resources(assignment, home, clock, kept) as (started, publisher):
         control.on_at_work()
-        engine = LocalEngine(clock, Settings.of(assignment.config).spark.cores)
+        engine = LocalEngine(clock, assignment.settings.spark.cores)
         return run_epoch(started, engine, control, clock, on_batch, publisher, kept)
 
 

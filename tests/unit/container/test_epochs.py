@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import grete
+from grete.config.settings import Settings
 from grete.container.assignment import AssignedTask, Assignment
 from grete.container.control import Ended
 from grete.container.epochs import Epoch, run_epoch
@@ -79,7 +80,7 @@ class Running:
         task = AssignedTask(TaskName("Partition 0"), (SystemStreamPartition("local", "in", 0),), 0)
         settings = {**CONFIG, **{key.replace("_", "."): value for key, value in config.items()}}
         assignment = Assignment(
-            JobId("job"), ContainerId("0"), 1, settings, (task,), until_drained=until_drained
+            JobId("job"), ContainerId("0"), 1, Settings.of(settings), (task,), until_drained=until_drained
         )
         return prepare(assignment, self.system, None, self.clock, self.home)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from grete.config.settings import Settings
 from grete.container.assignment import AssignedTask, Assignment
 from grete.container.housekeeping import policies
 from grete.errors import Fenced, LogCorrupted, OffsetOutOfRange
@@ -294,7 +295,7 @@ def test_a_container_looks_after_what_its_job_names(system: LocalSystem, clock: 
         "streams.in.retention.ms": "-1",
     }
     task = AssignedTask(TaskName("one"), (SystemStreamPartition("local", "in", 0),), 1)
-    assert policies(Assignment(JobId("job"), ContainerId("0"), 1, config, (task,))) == [
+    assert policies(Assignment(JobId("job"), ContainerId("0"), 1, Settings.of(config), (task,))) == [
         StreamPolicy("job-1-counts-changelog", partitions=frozenset({1}), min_compaction_lag_ms=7),
         StreamPolicy("in", partitions=frozenset({0}), retention_bytes=100),
         StreamPolicy("out", retention_ms=5000),
@@ -310,7 +311,7 @@ def test_containers_that_share_an_input_do_not_look_after_the_same_partitions(
         for partition in range(3):
             system.append("in", [Message(b"k", b"v", offset, partition=partition)])
     task = AssignedTask(TaskName("one"), (SystemStreamPartition("local", "in", 1),), 1)
-    given = policies(Assignment(JobId("job"), ContainerId("0"), 1, {}, (task,)))
+    given = policies(Assignment(JobId("job"), ContainerId("0"), 1, Settings.of({}), (task,)))
     while Housekeeper(system, given, (), clock).step():
         pass
     with system.file.reading() as connection:
@@ -330,6 +331,6 @@ def test_a_pipelines_container_looks_after_no_streams_of_other_systems() -> None
         SystemStreamPartition(system, name, 0) for system, name in (("local", "in"), ("kafka", "flights"))
     )
     task = AssignedTask(TaskName("one"), ssps, 0)
-    assert policies(Assignment(JobId("job"), ContainerId("0"), 1, config, (task,))) == [
+    assert policies(Assignment(JobId("job"), ContainerId("0"), 1, Settings.of(config), (task,))) == [
         StreamPolicy("in", partitions=frozenset({0}))
     ]

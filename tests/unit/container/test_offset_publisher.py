@@ -12,6 +12,7 @@ from threading import Event
 import pytest
 
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.container.assignment import AssignedTask, Assignment
 from grete.container.group_offsets import INTERVAL_S, REFRESH_S, RETRY_S, GroupProgress
 from grete.container.offset_publisher import OffsetPublisher, open_publisher
@@ -211,7 +212,7 @@ def test_a_container_that_the_group_shows_as_succeeded_publishes_nothing_more() 
 def assignment(container: str, config: Mapping[str, str]) -> Assignment:
     ssps = (SystemStreamPartition.parse(A), SystemStreamPartition.parse(ALL))
     tasks = (AssignedTask(TaskName("0"), ssps, 0),)
-    return Assignment(JobId("j"), ContainerId(container), 1, config, tasks)
+    return Assignment(JobId("j"), ContainerId(container), 1, Settings.of(config), tasks)
 
 
 @pytest.mark.parametrize(("container", "expected"), [("0", {A: 1, ALL: 2}), ("1", {A: 1})])

@@ -13,6 +13,7 @@ import pytest
 from grete.clock import SystemClock
 from grete.config.load import load
 from grete.config.rules.changes import refused_changes
+from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.main_loop import enter
 from grete.errors import ConfigError
@@ -160,4 +161,4 @@ def test_a_job_is_started_from_a_folder_that_was_removed_too(
 
 
 def assignment(config: dict[str, str]) -> Assignment:
-    return Assignment(JobId("priced"), ContainerId("0"), 1, config, ())
+    return Assignment(JobId("priced"), ContainerId("0"), 1, Settings.of(config), ())

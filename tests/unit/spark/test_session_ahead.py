@@ -9,6 +9,7 @@ _CONTAINER = """
 import sys, time
 from pathlib import Path
 
+from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.errors import GreteError
 from grete.model.ids import ContainerId, JobId
@@ -16,7 +17,7 @@ from grete.spark.session.container_session import app_name, build_session, sessi
 
 called, application = Path(sys.argv[1]), sys.argv[2]
 config = {application: "jobs:It", "task.inputs": "local.in"}
-assignment = Assignment(JobId("orders"), ContainerId("0"), 1, config, (), until_drained=True)
+assignment = Assignment(JobId("orders"), ContainerId("0"), 1, Settings.of(config), (), until_drained=True)
 with session_ahead(assignment):
     deadline_s = time.monotonic() + (20 if application == "app.class" else 0.5)
     while not called.exists() and time.monotonic() < deadline_s:

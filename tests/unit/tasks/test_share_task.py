@@ -12,6 +12,7 @@ import pytest
 
 import grete
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.container.assignment import AssignedTask, Assignment
 from grete.container.epochs import Epoch
 from grete.container.share_server import Began, EndedWell, ShareServer
@@ -68,7 +69,7 @@ class Container:
             AssignedTask(TaskName(f"Partition {p}"), (SystemStreamPartition("local", "in", p),), p)
             for p in range(tasks)
         )
-        assignment = Assignment(JobId("job"), ContainerId("0"), 1, {**CONFIG, **config}, own)
+        assignment = Assignment(JobId("job"), ContainerId("0"), 1, Settings.of({**CONFIG, **config}), own)
         self.epoch = Epoch(prepare(assignment, self.system, None, SystemClock(), home), SystemClock())
         slots = self.epoch.tasks_of_slots
         self.server = ShareServer(self.epoch.start_of, "127.0.0.1", "127.0.0.1", slots=slots)

@@ -190,9 +190,7 @@ class CoordinatorProgram(Server):
             validate(self.submitted[1])
             return RequestedRun(Settings.of(self.submitted[1]), self.submitted[0], is_submitted=True)
         # a submit that died after it was written: its operator looks before he does it again
-        return (
-            None if run_id is None else RequestedRun(Settings.of(stream.config()), run_id, is_submitted=False)
-        )
+        return None if run_id is None else RequestedRun(stream.settings(), run_id, is_submitted=False)
 
     def _coordinate(self, asked: RequestedRun, stream: CoordinatorStream, renewal: Renewal) -> Script:
         planner = WatchedPlanner(JOB, self.home, stream, self._clock, ExitStack())

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from grete.config.rules.validate import check
-from grete.config.settings import Settings
 from grete.coordination.memory import MemoryCoordination
 from grete.errors import GreteError
 from grete.keyed_log.base import Entry
@@ -86,7 +85,7 @@ class Operator:
         """Where a task that is given away matters, as many as make most of them move."""
         most = self._world.containers_at_most
         if self._world.faults.has("forged-pause"):
-            return most if Settings.of(self._stream.config()).job.container_count == 1 else 1
+            return most if self._stream.settings().job.container_count == 1 else 1
         return self._world.chance.randint(1, most)
 
     def _set(self, changes: dict[str, str]) -> None:

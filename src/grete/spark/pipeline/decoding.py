@@ -16,7 +16,6 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from grete.arrow import pa
-from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.errors import ProcessingError, WireError
 from grete.model.ids import SystemStream
@@ -50,7 +49,7 @@ def decoded_inputs(frames: Mapping[str, DataFrame], assignment: Assignment) -> D
     Raises:
         ConfigError, StreamUnreachable, LoginRefused: see `column_serdes`.
     """
-    settings = Settings.of(assignment.config)
+    settings = assignment.settings
     poison = settings.task.poison
     sets_aside = poison.everything or poison.deserialization
     found, letters = dict(frames), dict[str, DataFrame]()

@@ -31,7 +31,7 @@ def read_inputs(spark: SparkSession, started: Started, starting: Mapping[str, in
     Raises:
         ConfigError: an input is to be read before others; no brokers, a reference to nothing.
     """
-    settings = Settings.of(started.assignment.config)
+    settings = started.assignment.settings
     by_stream: dict[SystemStream, dict[SystemStreamPartition, int]] = {}
     for text, offset in starting.items():
         ssp = SystemStreamPartition.parse(text)

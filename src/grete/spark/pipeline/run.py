@@ -16,7 +16,6 @@ from grete.api import DataFramePipeline
 from grete.application.pipeline import GivenInputs, RunContext, build_failed, load_pipeline, named_outputs
 from grete.config.application_config import ApplicationConfig
 from grete.config.choices import LineageState
-from grete.config.settings import Settings
 from grete.container.control import Ended, Interruption
 from grete.container.epochs import OnBatch
 from grete.container.housekeeping import housekeeping
@@ -102,7 +101,7 @@ class PipelineRun:
         self._publisher = publisher
         self._assignment = started.assignment
         self._system = started.system
-        self._settings = Settings.of(started.assignment.config)
+        self._settings = started.assignment.settings
         self._topics = renamed_topics(started.assignment.config)
         place = started.assignment.lineage_place(started.home)
         self._lineages: Lineages = (

@@ -101,7 +101,7 @@ def session_ahead(assignment: Assignment) -> Iterator[None]:
         with suppress(GreteError, PySparkRuntimeError, OSError):
             jvm_started(app_name(assignment), assignment.config, kafka_system_of(assignment))
 
-    if not Settings.of(assignment.config).job.is_pipeline:
+    if not assignment.settings.job.is_pipeline:
         yield
         return
     thread = threading.Thread(target=start, name="grete-jvm", daemon=True)
@@ -122,7 +122,7 @@ def kafka_system_of(assignment: Assignment) -> str | None:
 
     `build` names its outputs only once there is a session.
     """
-    settings = Settings.of(assignment.config)
+    settings = assignment.settings
     known = {*(ssp.system for ssp in assignment.ssps), *(one.system for one in settings.task.outputs)}
     names = [name for name in settings.system_names if name in known or name != settings.coordinator.system]
     return next((name for name in names if settings.system(name).capabilities.spark_connector), None)

@@ -61,7 +61,7 @@ class Sinks:
         self._spark = spark
         self._started = started
         self._pipeline = pipeline
-        self._settings = Settings.of(started.assignment.config)
+        self._settings = started.assignment.settings
         self._held = ExitStack()
         self.stamps: OutputStamps | None = None
         streams = [stream for stream in outputs.values() if stream is not None]

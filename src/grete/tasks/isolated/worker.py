@@ -38,7 +38,7 @@ def hello(spec: RunnerSpec) -> dict[str, Any]:
     Raises:
         ConfigError: a serde that it cannot have.
     """
-    settings, poison = Settings.of(spec.config), spec.poison
+    settings, poison = spec.settings, spec.poison
     return {
         **minimal_hello(
             spec.config, spec.task_class, modules_folder(spec.application_path, spec.application_environment)
@@ -227,7 +227,7 @@ class HostedTask(StreamTask):
             return len(rows) < _ROWS, [*pack_column(keys), *pack_column(values)]
         if verb == "open":
             output = self._outputs.output(value)
-            serdes = serde_names(SystemStream.parse(value), Settings.of(self._spec.config))
+            serdes = serde_names(SystemStream.parse(value), self._spec.settings)
             return [output.partitions, output.largest, serdes], ()
         if verb == "metric":
             self._metric(*value[1:])
