@@ -318,6 +318,7 @@ def test_a_server_that_is_away_for_a_while_keeps_the_leader(tmp_path_factory: py
     try:
         with closing(AzureCoordination(account_of(server.bootstrap), clock, ttl_s=TTL_S)) as leader:
             granted = leader.campaign("job/a")
+            server.await_saved('"leased"')
             server.stop()
             assert leader.renew(granted) == granted
             with pytest.raises(LogUnreachable, match=r"check the address in azure\.storage\.connect"):

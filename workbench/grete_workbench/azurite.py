@@ -82,6 +82,15 @@ class Azurite(ServerCluster[AzuriteNode]):
         os.kill(pid, signal.SIGUSR2)
         eventually(lambda: done.exists() and done.read_text() == ahead, "the clock moves")
 
+    def await_saved(self, text: str) -> None:
+        """Wait until the file that the server saves every five seconds has this text.
+
+        A stop saves as well, but not always on a busy machine, and then a real service's promise is not kept.
+        """
+        [node] = self.nodes
+        file = node.directory / "data" / "__azurite_db_blob__.json"
+        eventually(lambda: file.exists() and text in file.read_text(), "the server saves what it has")
+
     def _node(self, number: int, directory: Path, ports: Sequence[int]) -> AzuriteNode:
         return AzuriteNode(number, directory, *ports)
 
