@@ -18,10 +18,10 @@ from tests.support.shared_job import TTL_S, SharedJob
 
 import grete
 from grete.cli.main import main
+from grete.container.without_spark import run_container
 from grete.coordination.cells import change
 from grete.embedded.orders import order_cell, report_cell
 from grete.errors import ConfigError, IdTaken, IllegalStateError, MembersElsewhere
-from grete.testing.sparkless_container import run_container
 from grete.testing.waiting import eventually, patient
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(900 if os.environ.get("GRETE_NIGHTLY") == "1" else 240)]

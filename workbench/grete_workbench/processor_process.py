@@ -16,7 +16,7 @@ import threading
 from pathlib import Path
 
 import grete
-from grete.testing.sparkless_container import run_container
+from grete.container.without_spark import run_container
 
 
 def say(word: object) -> None:

@@ -44,6 +44,8 @@ from grete.systems.factory import open_system
 _log = logging.getLogger("grete.coordinator")
 _NAMED = 10
 _SPARK_CONTAINER = "grete.spark.container"
+WITHOUT_SPARK = (sys.executable, "-P", "-m", "grete.container.without_spark")
+"""The command of containers that run tasks in their own process, for `RunOptions.container_command`."""
 
 
 OpenLauncher = Callable[[LaunchContext, Coordination, Leadership], Launcher]

@@ -24,6 +24,7 @@ Run = Callable[[argparse.Namespace], int]
 
 COMMANDS = {
     "init": "write a small project: a job, its configuration, a test",
+    "dev": "run this folder's job while it is being written",
     "run": "submit a job and run it in the foreground",
     "deploy": "let a cluster manager run a job: plan, apply, status, kill",
     "status": "what runs, where, how far",

@@ -342,7 +342,15 @@ class View:
 
     def lag(self) -> dict[str, Any]:
         """See CoordinatorView."""
-        return self._lag.get().document()
+        return self.measured_lag().document()
+
+    def measured_lag(self) -> JobLag:
+        """How far the job is behind, measured a moment ago at most.
+
+        Raises:
+            GreteError: a system does not answer.
+        """
+        return self._lag.get()
 
     def _measure_lag(self) -> JobLag:
         if self.monitors is not None:

@@ -117,7 +117,7 @@ class StreamProcessor:
     ) -> None:
         """`application` is named by `config` where it is None. `processor_id` (`processor.id`) tells processors
         apart, and is a random one by default. `run_container` is for tests: that of
-        `grete.testing.sparkless_container`.
+        `grete.container.without_spark`.
 
         Raises:
             ConfigError: the application is no class that other processes can load.

@@ -16,13 +16,11 @@ import sys
 from collections.abc import Sequence
 
 from grete.assembly import RunOptions, run_job
+from grete.assembly.submission import WITHOUT_SPARK
 from grete.errors import GreteError
 from grete.extras import require
 from grete.model.ids import JobId
 from grete.text_logs import log_to_stderr
-
-COMMAND = (sys.executable, "-P", "-m", "grete.testing.sparkless_container")
-"""The container's command, for `RunOptions.container_command`."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -40,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
         job=options.job,
         until_drained=options.until_drained,
         stands_by=options.standby,
-        container_command=COMMAND,
+        container_command=WITHOUT_SPARK,
         dev=options.dev,
     )
     try:

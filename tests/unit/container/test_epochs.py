@@ -17,6 +17,7 @@ from grete.config.settings import Settings
 from grete.container.assignment import AssignedTask, Assignment
 from grete.container.control import Ended
 from grete.container.epochs import Epoch, run_epoch
+from grete.container.local_shares import LocalEngine
 from grete.container.process_state import EndedEpoch, ProcessState
 from grete.container.run_lock import is_run_in, running_in
 from grete.container.start import Started, prepare
@@ -27,7 +28,6 @@ from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
 from grete.tasks.commit.base import BatchOutcome
 from grete.testing.clock import ManualClock
-from grete.testing.job_container import LocalEngine
 
 CONFIG = {
     "task.class": f"{__name__}:Through",

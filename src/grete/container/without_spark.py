@@ -1,6 +1,7 @@
-"""A container of a job with everything but Spark, see `grete.testing.sparkless`.
+"""A container with everything but Spark: for tasks while they are written, and for tests of what surrounds them.
 
-Run as `python -m grete.testing.sparkless_container`, with the variables that a launcher gives.
+Run as `python -m grete.container.without_spark`, with the variables that a launcher gives. Its shares run one after
+another in this process. Pipelines cannot run so.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from grete.clock import SystemClock
 from grete.container.assignment import Assignment
 from grete.container.control import Control, Ended
 from grete.container.epochs import run_epoch
+from grete.container.local_shares import LocalEngine
 from grete.container.main_loop import ContainerMainLoop, OnBatch, OnState
 from grete.container.own_process import in_its_place, stop_on_signals
 from grete.container.process_state import ProcessState
@@ -22,7 +24,6 @@ from grete.container.resources import open_resources
 from grete.container.standby import follow
 from grete.exit_report import run_and_report
 from grete.model.ending import ContainerEnd
-from grete.testing.job_container import LocalEngine
 from grete.text_logs import log_to_stderr
 from grete.wire.container_protocol import ContainerEnvironment
 

@@ -1,0 +1,126 @@
+"""`grete dev` as its user has it: a job that goes on over saves, mistakes and Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from grete.cli.main import main
+from grete.testing.waiting import eventually, patient
+
+GRETE = (sys.executable, "-m", "grete.cli.main")
+
+
+class Author:
+    """Somebody who edits a project while `grete dev` runs in another terminal."""
+
+    def __init__(self, folder: Path, home: Path) -> None:
+        self._folder = folder
+        self._environment = {**os.environ, "GRETE_HOME": str(home)}
+        self._said = home.with_name("said")
+        self._read = 0
+
+    @contextmanager
+    def dev(self, *words: str) -> Iterator[None]:
+        with self._said.open("w") as out:
+            process = subprocess.Popen(
+                [*GRETE, "dev", *words], cwd=self._folder, env=self._environment, stdout=out, stderr=out
+            )
+            self._read = 0
+            try:
+                yield
+                process.send_signal(signal.SIGINT)
+                assert process.wait(patient(60)) == 0, self._said.read_text()
+            finally:
+                process.kill()
+                process.wait()
+        assert "Traceback" not in self._said.read_text()
+
+    def sees(self, pattern: str, within_s: float = 60) -> None:
+        """This comes, after what was seen before."""
+
+        def is_there() -> bool:
+            text = self._said.read_text()
+            found = re.compile(pattern).search(text, self._read)
+            if found:
+                self._read = found.end()
+            return found is not None
+
+        eventually(is_there, f"{pattern!r} is said", within_s=within_s, context=self._said.read_text)
+
+    def sends(self, *lines: str) -> None:
+        words = ("stream", "append", "local.readings", "--lines")
+        text = "".join(f"{line}\n" for line in lines)
+        subprocess.run([*GRETE, *words], input=text, env=self._environment, text=True, check=True)
+
+    def saves(self, file: str, before: str, after: str) -> None:
+        path = self._folder / file
+        text = path.read_text()
+        assert before in text
+        path.write_text(text.replace(before, after))
+
+
+@pytest.fixture
+def author(tmp_path: Path, request: pytest.FixtureRequest) -> Author:
+    folder = tmp_path / "rooms"
+    assert main(["init", str(folder), "--kind", request.param, "--system", "local"]) == 0
+    return Author(folder, tmp_path / "home")
+
+
+@pytest.mark.parametrize("author", ["task"], indirect=True)
+@pytest.mark.timeout(240)
+def test_a_task_goes_on_with_its_state_over_saves_and_mistakes(author: Author) -> None:
+    with author.dev():
+        author.sees(r"local\.readings: created with one partition")
+        author.sees("at work after")
+        author.sends('{"sensor": "pump", "celsius": 95.0}', '{"sensor": "pump", "celsius": 20.0}')
+        author.sees(r'local\.alarms  pump  \{"celsius": 95\.0, "count": 1\}')
+        author.saves("rooms.py", "LIMIT_CELSIUS = 90.0", "LIMIT_CELSIUS = 10.0")
+        author.sees(r"rooms\.py saved: restarting")
+        author.sees("at work after")
+        author.sends('{"sensor": "pump", "celsius": 20.0}')
+        author.sees(r'pump  \{"celsius": 20\.0, "count": 2\}')
+
+        author.saves("rooms.py", "import grete", "import grete(")
+        author.sees("SyntaxError")
+        author.sees("waiting for a change")
+        author.saves("rooms.py", "import grete(", "import grete")
+        author.sees("at work after")
+
+        author.sends('{"sensor": "pump"}')
+        author.sees(r"KeyError 'celsius' \(rooms\.py:\d+\) at local\.readings\.0 offset 3")
+        author.sees("waiting for a change")
+        author.saves("rooms.py", 'reading["celsius"] <=', 'reading.get("celsius", 0) <=')
+        author.sees("at work after")
+
+        author.saves("rooms.properties", "task.outputs=local.alarms", "task.outputs=local.alarm s")
+        author.sees("waiting for a change")
+        author.saves("rooms.properties", "task.outputs=local.alarm s", "task.outputs=local.alarms")
+        author.sees("at work after")
+        author.sends('{"sensor": "pump", "celsius": 30.0}')
+        author.sees(r'pump  \{"celsius": 30\.0, "count": 3\}')
+    with author.dev("--fresh"):
+        author.sees(r'pump  \{"celsius": 30\.0, "count": 4\}')
+
+
+@pytest.mark.nightly
+@pytest.mark.spark
+@pytest.mark.parametrize("author", ["pipeline"], indirect=True)
+@pytest.mark.timeout(300)
+def test_a_pipeline_goes_on_over_a_save(author: Author) -> None:
+    with author.dev():
+        author.sees("at work after")
+        author.sends('{"sensor": "pump", "celsius": 95.0}', '{"sensor": "pump", "celsius": 20.0}')
+        author.sees(r'pump  \{"celsius": 95\.0\}')
+        author.saves("rooms.py", "LIMIT_CELSIUS = 90.0", "LIMIT_CELSIUS = 10.0")
+        author.sees("at work after")
+        author.sends('{"sensor": "pump", "celsius": 30.0}')
+        author.sees(r'pump  \{"celsius": 30\.0\}')
