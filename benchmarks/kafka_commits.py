@@ -62,12 +62,12 @@ def commits(bootstrap: str) -> list[Figures]:
 
 
 def _commits(bootstrap: str, tasks: int, groups: int) -> Figures:
-    config, clock, mark = (
-        _config(bootstrap, **{"task.commit.groups": str(groups)}),
+    settings, clock, mark = (
+        Settings.of(_config(bootstrap, **{"task.commit.groups": str(groups)})),
         SystemClock(),
         uuid.uuid4().hex[:6],
     )
-    system = KafkaSystem(config, "kafka", clock)
+    system = KafkaSystem(settings, "kafka", clock)
     out, log, fence = f"out-{mark}", f"log-{mark}", Fence(f"container/{mark}", 1)
     system.create_stream(StreamSpec(out, min(tasks, 32)))
     system.checkpoint_log(log)
@@ -75,7 +75,7 @@ def _commits(bootstrap: str, tasks: int, groups: int) -> Figures:
     spans_ms: list[float] = []
 
     def executor(own: range) -> None:
-        own_system = KafkaSystem(config, "kafka", clock)
+        own_system = KafkaSystem(settings, "kafka", clock)
         slots = {slot: own_system.transactions(fence, slot, [log, out]) for slot in own}
         for number in range(_ROUNDS + 1):
             for slot, group in slots.items():
@@ -170,7 +170,7 @@ def tasks(bootstrap: str) -> dict[str, Figures]:
 def _tasks(bootstrap: str, more: Mapping[str, str]) -> Figures:
     config = _config(bootstrap, **{"task.outputs": "kafka.through", "task.commit.groups": "2", **more})
     job, clock, batches = JobId(config["job.name"], "1"), SystemClock(), 4
-    system = KafkaSystem(config, "kafka", clock)
+    system = KafkaSystem(Settings.of(config), "kafka", clock)
     name = f"in-{uuid.uuid4().hex[:6]}"
     system.create_stream(StreamSpec(name, 2))
     for store in Settings.of(config).store_names:

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from grete.config.load import load, parse_overrides
 from grete.config.settings import Settings
@@ -27,10 +27,10 @@ _STOP_S = 30.0
 class Deployed:
     """One job; `words` are the arguments that name its configuration."""
 
-    def __init__(self, words: Sequence[str], config: Mapping[str, str]) -> None:
+    def __init__(self, words: Sequence[str], settings: Settings) -> None:
         self._words = words
-        self._config = config
-        self._job = Settings.of(config).job.id
+        self._settings = settings
+        self._job = settings.job.id
         self._before = self._state()
 
     def apply(self) -> int:
@@ -47,7 +47,7 @@ class Deployed:
         return [sys.executable, "-m", "grete.cli.main", "deploy", *which, *self._words, "-o", "json"]
 
     def _state(self) -> JobState | None:
-        with open_job(self._job, self._config, must_exist=False) as handle:
+        with open_job(self._job, self._settings, must_exist=False) as handle:
             return handle.state()
 
     def end(self) -> str | None:
@@ -57,7 +57,7 @@ class Deployed:
         return state.state if state is not None and is_new and state.is_terminal else None
 
     def stop(self) -> None:
-        with open_job(self._job, self._config) as handle:
+        with open_job(self._job, self._settings) as handle:
             handle.request_stop(_STOP_S, "the demo was interrupted")
 
 
@@ -66,7 +66,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--config", action="append", required=True)
     parser.add_argument("--set", action="append", default=[])
     given = parser.parse_args(words)
-    job = Deployed(words, load(given.config, parse_overrides(given.set)))
+    job = Deployed(words, Settings.of(load(given.config, parse_overrides(given.set))))
     asked: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: asked.append(number))

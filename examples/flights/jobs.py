@@ -48,8 +48,8 @@ class DemoJob:
             self.exit_code = code
 
     def _start_if_free(self) -> None:
-        config = self._place.config(self.name)
-        with open_job(JobId(self.name), config, must_exist=False) as handle:
+        settings = self._place.settings_of(self.name)
+        with open_job(JobId(self.name), settings, must_exist=False) as handle:
             if handle.holder() is not None:
                 self._has_waited = True
                 return

@@ -47,9 +47,9 @@ class Place:
         files = [word for file in self.files(job) for word in ("--config", str(file))]
         return files + [word for pair in self.settings.items() for word in ("--set", "=".join(pair))]
 
-    def config(self, job: str) -> dict[str, str]:
-        """The job's configuration, for finding its coordinator stream."""
-        return load_config([str(file) for file in self.files(job)], self.settings)
+    def settings_of(self, job: str) -> Settings:
+        """The job's settings, for finding its coordinator stream."""
+        return Settings.of(load_config([str(file) for file in self.files(job)], self.settings))
 
 
 @contextmanager

@@ -38,7 +38,7 @@ def show_figures(place: Place) -> None:
 def show_jobs(names: Sequence[str], place: Place) -> None:
     """Each job's model and checkpoints, a line a task."""
     for name in names:
-        with open_job(JobId(name), place.config(name)) as handle:
+        with open_job(JobId(name), place.settings_of(name)) as handle:
             _show_job(name, handle)
 
 

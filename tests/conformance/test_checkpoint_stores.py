@@ -57,12 +57,12 @@ class CoordinatorStreamBackEnd:
         return CoordinatorStreamCheckpointStore(context(self._home))
 
     def write_as_samza(self, task: TaskName, offsets: Offsets) -> None:
-        with open_coordinator_stream({}, JOB, self._home) as stream:
+        with open_coordinator_stream(Settings(), JOB, self._home) as stream:
             values = {str(ssp): offset for ssp, offset in offsets.items()}
             stream.append([stream.entry(SET_CHECKPOINT, task, values)])
 
     def damage(self, task: TaskName) -> None:
-        with open_coordinator_stream({}, JOB, self._home) as stream:
+        with open_coordinator_stream(Settings(), JOB, self._home) as stream:
             value = b'{"values":{"local.in":"45"}}'
             stream.append([Entry(encode_key(SET_CHECKPOINT, task), value)])
 
@@ -95,7 +95,7 @@ def test_a_fenced_container_writes_nothing_to_the_coordinator_stream(tmp_path: P
 def test_set_checkpoint_records_look_as_samzas_do(tmp_path: Path) -> None:
     with closing(CoordinatorStreamCheckpointStore(context(tmp_path))) as store:
         store.write({TASK: StoredCheckpoint({SSP: "5"}, "c")})
-    with open_coordinator_stream({}, JOB, tmp_path) as stream:
+    with open_coordinator_stream(Settings(), JOB, tmp_path) as stream:
         message = stream.messages(SET_CHECKPOINT)[TASK]
         assert dict(message.values or {}) == {"local.in.0": "5"}
         assert message.origin is not None

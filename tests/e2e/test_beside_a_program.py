@@ -123,11 +123,12 @@ before = state()
 REFUSED = {"spark.executor.heartbeatInterval": "7s", "spark.driver.maxResultSize": "3m"}
 ON_KAFKA = {"task.inputs": "kafka.in", "systems.kafka.samza.factory": "kafka"}
 if own:
+    from grete.config.settings import Settings
     from grete.config.time_zone import local_time_zone
     from grete.spark.session.container_session import build_session
 
     java = spark._jvm.java.util.TimeZone.getDefault().getID()
-    answer["zone of Java and ours"] = [java, local_time_zone({})]
+    answer["zone of Java and ours"] = [java, local_time_zone(Settings())]
     for name, kafka_system, config in (("asked", None, REFUSED), ("kafka", "kafka", ON_KAFKA)):
         try:
             build_session("refused", {**COMMON, **config}, kafka_system=kafka_system)

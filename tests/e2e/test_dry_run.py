@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.config.time_zone import local_time_zone
 from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
@@ -123,7 +124,7 @@ def test_it_says_inputs_outputs_and_sparks_plan_and_the_paths_of_build_are_those
     assert planned.returncode == 0, planned.stderr
     document = json.loads(planned.stdout)
     plan, own = document.pop("plan"), document.pop("settings")
-    assert own["spark.sql.session.timeZone"]["value"] == local_time_zone({})
+    assert own["spark.sql.session.timeZone"]["value"] == local_time_zone(Settings())
     assert own["spark.sql.shuffle.partitions"]["value"] == "2"
     assert "spark.master" not in own
     assert document == {

@@ -16,6 +16,7 @@ from tests.fault.copying_job import TTL_S, CopyingJob
 from tests.support.tcp_proxy import TcpProxy
 
 from grete.cli.main import main
+from grete.config.settings import Settings
 from grete.metadata.access import open_coordinator_stream
 from grete.metadata.job_state import StopRequest, write_stop_request
 from grete.operations import open_job
@@ -61,7 +62,7 @@ class TestOnKafka(CoordinatorElsewhere):
         way.cut()
         time.sleep(2 * TTL_S)
         direct = {**job.settings, "systems.kafka.producer.bootstrap.servers": kafka.bootstrap}
-        with open_coordinator_stream(direct, job.id, tmp_path / "home") as stream:
+        with open_coordinator_stream(Settings.of(direct), job.id, tmp_path / "home") as stream:
             write_stop_request(stream, StopRequest(epoch, 5, "enough"))
         assert process.poll() is None
         way.restore()

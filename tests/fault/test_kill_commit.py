@@ -56,7 +56,7 @@ from grete.systems.local.system import LocalSystem
 from grete.systems.records import pack
 
 home, batches, clock = Path(sys.argv[1]), int(sys.argv[2]), SystemClock()
-assignment = parse_assignment(json.loads(sys.argv[3]))
+assignment = parse_assignment(json.loads(sys.argv[3]), home)
 system = LocalSystem(home / "local", clock)
 store = checkpoints.checkpoint_store(assignment, clock, home)
 target = checkpoints.commit_target(assignment, system, clock, store)
@@ -102,7 +102,7 @@ def written(system: LocalSystem) -> dict[tuple[str, int], list[int]]:
 def state(
     home: Path, factory: str
 ) -> tuple[dict[tuple[str, int], list[int]], dict[TaskName, TaskCommit], CheckpointStore | None]:
-    assignment = parse_assignment(document(home, factory))
+    assignment = parse_assignment(document(home, factory), home)
     with closing(LocalSystem(home / "local", SystemClock())) as system:
         target = checkpoints.commit_target(assignment, system, SystemClock())
         log = read_commits(system.checkpoint_log(target.checkpoint_log).read())
@@ -152,7 +152,7 @@ def test_killed_while_it_follows_an_operator_a_container_neither_forgets_nor_rep
     with closing(LocalSystem(home / "local", SystemClock())) as system:
         for name in ("out", "changelog"):
             system.create_stream(StreamSpec(name, 2, compacted=name == "changelog"))
-    assignment = parse_assignment(document(home, factory))
+    assignment = parse_assignment(document(home, factory), home)
     operator = checkpoints.checkpoint_store(assignment, SystemClock(), home)
     assert operator is not None
     with closing(operator):

@@ -18,6 +18,7 @@ from tests.fault.job_on_kafka import job_on
 from tests.support.moved_job import PARTITIONS, await_all, change, containers, load, moved
 from tests.support.shared_job import SharedJob
 
+from grete.config.settings import Settings
 from grete.operations import open_job
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually, patient, reaches
@@ -125,7 +126,7 @@ def test_on_kafka_a_processor_that_comes_amid_a_transaction_and_goes_again_and_a
 
         def share(among: int) -> None:
             def are_equal() -> bool:
-                with open_job(job.id, job.settings, must_exist=False) as handle:
+                with open_job(job.id, Settings.of(job.settings), must_exist=False) as handle:
                     owners = list(handle.assignments().values())
                 return sorted(map(owners.count, set(owners))) == [PARTITIONS // among] * among
 

@@ -14,6 +14,7 @@ import pytest
 from tests.fault.job_on_kafka import Job, job_on
 from tests.support.machines import Machine, two_machines
 
+from grete.config.settings import Settings
 from grete.errors import JobNotFound
 from grete.operations import open_job
 from grete.testing.kafka_broker import KafkaCluster
@@ -52,7 +53,7 @@ class Spread:
 
         def are_equal() -> bool:
             owners: list[str] = []
-            with suppress(JobNotFound), open_job(self._job.id, self._settings) as handle:
+            with suppress(JobNotFound), open_job(self._job.id, Settings.of(self._settings)) as handle:
                 owners = list(handle.assignments().values())
             return sorted(map(owners.count, set(owners))) == [PARTITIONS // among] * among
 
@@ -65,7 +66,7 @@ class Spread:
         self._job.await_counted(self.logs)
 
     def leader(self) -> str:
-        with open_job(self._job.id, self._settings) as handle:
+        with open_job(self._job.id, Settings.of(self._settings)) as handle:
             eventually(handle.holder, "one leads", context=self.logs)
             holder = handle.holder()
         return next(id for id, one in self._processors.items() if holder and one.pid == holder.pid)
@@ -82,7 +83,7 @@ class Spread:
         return process.wait(patient(60))
 
     def state(self) -> str:
-        with open_job(self._job.id, self._settings) as handle:
+        with open_job(self._job.id, Settings.of(self._settings)) as handle:
             found = handle.state()
         return "" if found is None else found.state
 

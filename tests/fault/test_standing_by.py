@@ -15,6 +15,7 @@ import pytest
 from tests.fault.copying_job import TTL_S, CopyingJob
 
 from grete.cli.main import main
+from grete.config.settings import Settings
 from grete.errors import CoordinationUnreachable
 from grete.operations import JobHandle, open_job
 from grete.testing.kafka_broker import KafkaCluster
@@ -70,7 +71,7 @@ def job(
 def standing_by(job: CopyingJob) -> subprocess.Popen[str]:
     """Another coordinator, once it waits."""
     process = job.stand_by()
-    with open_job(job.id, job.settings) as handle:
+    with open_job(job.id, Settings.of(job.settings)) as handle:
         eventually(handle.standbys, "it stands by")
     return process
 

@@ -52,7 +52,7 @@ from grete.http_client import JobCoordinatorClient
 from grete.wire.container_protocol import Heartbeat
 client = JobCoordinatorClient(os.environ["COORDINATOR_URL"], Path(os.environ["GRETE_COORDINATOR_TOKEN_FILE"]))
 id_, epoch = os.environ["SAMZA_CONTAINER_ID"], int(os.environ["GRETE_CONTAINER_EPOCH"])
-assignment = parse_assignment(client.get(f"/api/v1/containers/{id_}"))
+assignment = parse_assignment(client.get(f"/api/v1/containers/{id_}"), Path.cwd())
 assert assignment.epoch == epoch
 stopping = []
 signal.signal(signal.SIGTERM, lambda *_: stopping.append(1))

@@ -40,7 +40,7 @@ def test_a_deleted_job_leaves_no_topic_of_its_own(
         "stores.totals.factory": "grete.store.sqlite",
     }
     changelog = Settings.of(config).store("totals").changelog_stream(job)
-    with open_job(job, config, must_exist=False) as handle:
+    with open_job(job, Settings.of(config), must_exist=False) as handle:
         handle.stream.write_config(config, run_id="run-1", reason="first")
         with handle.commit_system() as system:
             system.create_stream(StreamSpec(input_, 1))

@@ -88,9 +88,9 @@ def test_more_than_the_client_holds_goes_out_in_parts_and_a_topic_grows_with_the
     kafka: KafkaCluster, config: Mapping[str, str], job: JobId
 ) -> None:
     stream = SystemStream("kafka", f"{job.name}-plain")
-    with closing(PlainTopic(LogStream(stream, {**config}, Path(), 1, -1), SystemClock())) as topic:
+    with closing(PlainTopic(LogStream(stream, Settings.of(config), Path(), 1, -1), SystemClock())) as topic:
         topic.write([Message(b"k", b"%d" % number, 1) for number in range(150_000)])
-    with closing(PlainTopic(LogStream(stream, {**config}, Path(), 2, -1), SystemClock())) as topic:
+    with closing(PlainTopic(LogStream(stream, Settings.of(config), Path(), 2, -1), SystemClock())) as topic:
         topic.write([Message(b"k", b"0", 1, 1)])
         with pytest.raises(StreamError, match="partitions 0 to 1, not 2"):
             topic.write([Message(b"k", b"0", 1, 2)])

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from grete.assembly.submission import RunOptions, submitted_config
+from grete.assembly.submission import RunOptions, submitted_settings
 from grete.cli.main import main
 from grete.clock import SystemClock
 from grete.errors import JobError
@@ -286,13 +286,13 @@ def test_a_query_that_goes_on_meanwhile_is_noticed_and_nothing_is_written(
     query.send(10)
     query.run()
     clock = SystemClock()
-    config = submitted_config(RunOptions(config_paths=[str(job.config)]), job.home, clock)
-    found = take_over_query(query.checkpoint, config, job.home, clock, discard_state=False)
+    settings = submitted_settings(RunOptions(config_paths=[str(job.config)]), job.home, clock)
+    found = take_over_query(query.checkpoint, settings, job.home, clock, discard_state=False)
     query.send(10)
     query.run()
     with pytest.raises(JobError, match="still runs: batch 1 was planned"):
-        execute(found, config, job.home, clock)
-    again = take_over_query(query.checkpoint, config, job.home, clock, discard_state=False)
+        execute(found, settings, job.home, clock)
+    again = take_over_query(query.checkpoint, settings, job.home, clock, discard_state=False)
     assert not again.blocks
 
 

@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from grete.checkpoint.store import CheckpointStore, StoredCheckpoint
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.container import checkpoints
 from grete.container.assignment import Assignment, parse_assignment
 from grete.keyed_log.base import Entry
@@ -52,9 +53,8 @@ class Job(RuleBasedStateMachine):
         ssp = {"system": "local", "stream": "in", "partition": 0}
         task = {"name": TASK, "ssps": [ssp], "changelog_partition": 0}
         job = {"name": JOB.name, "id": JOB.id}
-        return parse_assignment(
-            {"job": job, "container_id": "0", "epoch": 1, "config": config, "tasks": [task]}
-        )
+        document = {"job": job, "container_id": "0", "epoch": 1, "config": config, "tasks": [task]}
+        return parse_assignment(document, Path.cwd())
 
     def _store(self, factory: str) -> CheckpointStore | None:
         return checkpoints.checkpoint_store(self._assignment(factory), self.clock, self.home)
@@ -128,7 +128,7 @@ class Job(RuleBasedStateMachine):
         if factory == FILES:
             (self.home / f"{JOB.name}-{TASK}-checkpoints").write_bytes(b"{")
         else:
-            with open_coordinator_stream({}, JOB, self.home) as stream:
+            with open_coordinator_stream(Settings(), JOB, self.home) as stream:
                 stream.append([Entry(encode_key(SET_CHECKPOINT, TASK), b"{")])
         self.wishes.pop(factory, None)
 

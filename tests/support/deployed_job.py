@@ -21,6 +21,7 @@ from tests.fault.job_on_kafka import Job
 from tests.support.client_environment import package_of_a_client
 
 from grete.config.load import load
+from grete.config.settings import Settings
 from grete.metadata.history import HistoryEvent
 from grete.metadata.job_state import JobState
 from grete.operations import open_job
@@ -150,12 +151,12 @@ class DeployedJob(Job):
 
     def state(self) -> JobState | None:
         """The job's state in its stream."""
-        with open_job(self.id, load([str(self.config)], {})) as handle:
+        with open_job(self.id, Settings.of(load([str(self.config)], {}))) as handle:
             return handle.state()
 
     def history(self) -> list[HistoryEvent]:
         """The job's history."""
-        with open_job(self.id, load([str(self.config)], {})) as handle:
+        with open_job(self.id, Settings.of(load([str(self.config)], {}))) as handle:
             return handle.history()
 
     def pod_logs(self) -> str:

@@ -153,7 +153,7 @@ class SharedJob:
 
     def owners(self) -> Mapping[TaskName, str]:
         """The container of each task, in the model in force."""
-        with suppress(JobNotFound), open_job(self.job, self.settings) as handle:
+        with suppress(JobNotFound), open_job(self.job, Settings.of(self.settings)) as handle:
             return handle.assignments()
         return {}
 
@@ -166,7 +166,7 @@ class SharedJob:
             return set(Membership(coordination.cells(scope_of(self.job)), clock, ttl_s=ttl_s).members())
 
     def events(self) -> list[str]:
-        with open_job(self.job, self.settings) as handle:
+        with open_job(self.job, Settings.of(self.settings)) as handle:
             return [row.event for row in handle.history()]
 
     @contextmanager
@@ -185,18 +185,18 @@ class SharedJob:
 
     def stop(self) -> None:
         """As an operator does."""
-        with open_job(self.job, self.settings) as handle:
+        with open_job(self.job, Settings.of(self.settings)) as handle:
             handle.request_stop(10, "enough")
 
     def state(self) -> str:
         """The job's own."""
-        with open_job(self.job, self.settings) as handle:
+        with open_job(self.job, Settings.of(self.settings)) as handle:
             found = handle.state()
         return "" if found is None else found.state
 
     def leader(self) -> Processor:
         """The one that leads."""
-        with open_job(self.job, self.settings) as handle:
+        with open_job(self.job, Settings.of(self.settings)) as handle:
             eventually(handle.holder, "one leads", context=self.logs)
             holder = handle.holder()
         return next(one for one in self.processors if holder and one.process.pid == holder.pid)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from grete.assembly.submission import RunOptions, submitted_config
+from grete.assembly.submission import RunOptions, submitted_settings
 from grete.clock import SystemClock
 from grete.config.key_tables.job import LINEAGE_DIR, STATE_DIR
 from grete.config.secrets import variables
@@ -74,8 +74,8 @@ def dry_run(options: RunOptions) -> Planned:
     if not options.config_paths:
         raise ConfigError("--dry-run goes with --config FILE: it tries what has not been submitted yet")
     home, clock = grete_home(), SystemClock()
-    submitted = submitted_config(options, home, clock)
-    settings = Settings.of(with_time_zone(submitted, _in_force(submitted)))
+    submitted = submitted_settings(options, home, clock)
+    settings = with_time_zone(submitted, _in_force(submitted))
     check_installed(settings)
     with ExitStack() as stack:
         own = settings.task.commit_system
@@ -101,19 +101,19 @@ def dry_run(options: RunOptions) -> Planned:
     )
 
 
-def _in_force(submitted: Mapping[str, str]) -> Mapping[str, str]:
-    """The configuration that the job has, empty of one that was never submitted."""
+def _in_force(submitted: Settings) -> Settings | None:
+    """The settings that the job has, None of one that was never submitted."""
     try:
-        with open_job(Settings.of(submitted).job.id, submitted) as handle:
-            return handle.config()
+        with open_job(submitted.job.id, submitted) as handle:
+            return handle.settings
     except JobNotFound:
-        return {}
+        return None
 
 
-def _zone(submitted: Mapping[str, str], settings: Settings) -> dict[str, tuple[str, str]]:
+def _zone(submitted: Settings, settings: Settings) -> dict[str, tuple[str, str]]:
     """The time zone, where nobody has named one."""
     zone = settings.spark.time_zone
-    if zone is None or Settings.of(submitted).spark.time_zone is not None:
+    if zone is None or submitted.spark.time_zone is not None:
         return {}
     return {
         TIME_ZONE: (zone, "Spark's where the job is first submitted, and kept: name it in the configuration")

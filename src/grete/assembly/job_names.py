@@ -60,11 +60,12 @@ def refuse_shared_changelogs(job: JobId, settings: Settings, home: Path, clock: 
 def _changelogs_of(other: JobId, mine: set[str], beside: Settings, home: Path, clock: Clock) -> Changelogs:
     """Those of another job, as far as it is to be asked."""
     is_named_so = any(stream.startswith(f"{other}-") for stream in mine)
-    is_elsewhere = where_submitted(other, home) not in ({}, beside.coordinator.for_containers)
+    is_elsewhere = where_submitted(other, home).raw not in ({}, beside.coordinator.for_containers)
     if is_elsewhere and not is_named_so:
         return {}  # its brokers may be away, and that is no reason not to start
     try:
-        return _changelogs(_settings_of(other, beside, home, clock), home)
+        settings = _settings_of(other, beside, home, clock)
+        return {} if settings is None else _changelogs(settings, home)
     except GreteError as error:
         if is_named_so:
             raise
@@ -89,17 +90,17 @@ def _changelogs(settings: Settings, home: Path) -> Changelogs:
     return found
 
 
-def _settings_of(job: JobId, beside: Settings, home: Path, clock: Clock) -> Settings:
-    """The settings of another job, where this home knows it or beside ours; empty when there is no such job."""
+def _settings_of(job: JobId, beside: Settings, home: Path, clock: Clock) -> Settings | None:
+    """The settings of another job, where this home knows it or beside ours; None when there is no such job."""
     try:
         submitted = where_submitted(job, home)
-        place = Settings.of(submitted) if submitted else beside
+        place = submitted if submitted.raw else beside
         log = open_coordinator_log(place, stream_name(job), home, clock, must_exist=True)
     except LogNotFound:
-        return Settings.of({})
+        return None
     with closing(log):
         settings = CoordinatorStream(log, clock, source="job-runner").settings()
-    return settings if settings.job.written_id == job else Settings.of({})
+    return settings if settings.job.written_id == job else None
 
 
 class OldNames:

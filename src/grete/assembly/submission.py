@@ -29,7 +29,7 @@ from grete.keyed_log.coordinator_log import open_coordinator_log
 from grete.keyed_log.sqlite_coordinator_log import coordinator_file
 from grete.launch.base import Launcher
 from grete.launch.factory import LaunchContext
-from grete.metadata.config_history import SUBMITS, startable_config, taken_back
+from grete.metadata.config_history import SUBMITS, startable_settings, taken_back
 from grete.metadata.config_in_force import ConfigInForce
 from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
 from grete.metadata.job_index import claim_stream, remember_submitted, shared_stream, where_submitted
@@ -90,16 +90,16 @@ class RunOptions:
         return _SPARK_CONTAINER in self.container_command
 
 
-def submitted_config(options: RunOptions, home: Path, clock: Clock) -> dict[str, str]:
-    """The configuration that `grete run` would submit: loaded, rewritten, validated, by today's names of keys.
+def submitted_settings(options: RunOptions, home: Path, clock: Clock) -> Settings:
+    """The settings that `grete run` would submit: loaded, rewritten, validated, by today's names of keys.
 
     Raises:
         ConfigError: it is wrong; every problem at once.
     """
 
-    def list_streams(system: str, config: Mapping[str, str]) -> Sequence[str]:
+    def list_streams(system: str, settings: Settings) -> Sequence[str]:
         """The streams of a system, for rewriters that choose inputs by pattern."""
-        with closing(open_system(Settings.of(config), system, home, clock)) as opened:
+        with closing(open_system(settings, system, home, clock)) as opened:
             return opened.streams()
 
     loaded = load(options.config_paths, {**options.config, **options.overrides, **(options.place or {})})
@@ -108,7 +108,7 @@ def submitted_config(options: RunOptions, home: Path, clock: Clock) -> dict[str,
     config = apply_rewriters(loaded, list_streams=list_streams)
     for warning in validate(config):
         _log.warning("%s", warning)
-    return canonical_keys(config)
+    return Settings.of(canonical_keys(config))
 
 
 class Submission:
@@ -131,54 +131,54 @@ class Submission:
             ConfigError: the configuration is wrong.
             JobError: there is no such job, or its stream is another job's.
         """
-        self._submitted = self._submitted_config()
+        self._submitted = self._submitted_settings()
         self.job = self._named_job()
-        self._open(self._submitted or {})
+        self._open()
 
-    def _submitted_config(self) -> dict[str, str] | None:
-        """The configuration to submit, None to go on with the stream's."""
+    def _submitted_settings(self) -> Settings | None:
+        """The settings to submit, None to go on with the stream's."""
         if not self._options.is_submit:
             return None
-        config = submitted_config(self._options, self._home, self._clock)
+        settings = submitted_settings(self._options, self._home, self._clock)
         failpoint("submit.config-loaded")
-        return config
+        return settings
 
     def _named_job(self) -> JobId:
         if self._submitted is not None:
-            return Settings.of(self._submitted).job.id
+            return self._submitted.job.id
         if self._options.job is None:
             raise ConfigError("name the job: --config FILE to submit one, --job NAME to run one again")
         return self._options.job
 
-    def _open(self, config: Mapping[str, str]) -> None:
-        """`config` is what is submitted, empty for a job that was before."""
-        if config and self._options.runs_spark:
-            check_installed(Settings.of(config))
-        place = Settings.of(config or where_submitted(self.job, self._home))
+    def _open(self) -> None:
+        submitted = self._submitted
+        if submitted is not None and self._options.runs_spark:
+            check_installed(submitted)
+        place = submitted or where_submitted(self.job, self._home)
         try:
             self.log = open_coordinator_log(
-                place, stream_name(self.job), self._home, self._clock, must_exist=not config
+                place, stream_name(self.job), self._home, self._clock, must_exist=submitted is None
             )
         except LogNotFound as error:
             raise self._not_there() from error
         self._stack.callback(self.log.close)
         self.stream = CoordinatorStream(self.log, self._clock, source=SUBMITS)
-        found = self.stream.config()
+        found = self.stream.settings()
         owner = ConfigInForce(self.stream).owner(self.job)
-        if config:
-            if not found:
-                self._refuse_moved(Settings.of(config))
-            self._claim(Settings.of(config), owner)
-        elif not found:
+        if submitted is not None:
+            if not found.raw:
+                self._refuse_moved(submitted)
+            self._claim(submitted, owner)
+        elif not found.raw:
             raise self._not_there()
         elif owner != self.job:
             raise no_such_job(self.job, self._home, owner)
-        settings = self.settings = Settings.of(config or found)
+        settings = self.settings = submitted or found
         if self._options.runs_spark:
             check_installed(settings)
         refuse_shared_changelogs(self.job, settings, self._home, self._clock)
         # a silent leader may follow either configuration
-        self.ttl_s = max(Settings.of(one).coordinator.lease_ttl_s for one in (config, found) if one)
+        self.ttl_s = max(one.coordinator.lease_ttl_s for one in (settings, found) if one.raw)
         self.coordination = open_coordination(settings, self._home, self._clock, ttl_s=self.ttl_s)
         self._stack.callback(self.coordination.close)
         self.old_names = OldNames(self.job, self.stream, self._home)
@@ -190,11 +190,11 @@ class Submission:
         Checkpoints, changelogs and tasks would be compared with nothing, and the other one may still be led.
         """
         before = where_submitted(self.job, self._home)
-        if before == asked.coordinator.for_containers:
+        if before.raw == asked.coordinator.for_containers:
             return
         try:
             log = open_coordinator_log(
-                Settings.of(before), stream_name(self.job), self._home, self._clock, must_exist=True
+                before, stream_name(self.job), self._home, self._clock, must_exist=True
             )
         except LogNotFound:
             return
@@ -271,19 +271,19 @@ class Submission:
         """
         new_run = uuid.uuid4().hex
         if self._submitted is not None:
-            keys = taken_back(self.stream, self._submitted)
+            keys = taken_back(self.stream, self._submitted.raw)
             if keys:
                 _log.warning(
                     "changed since the last submit, and go back to what is submitted: %s (`grete config history` "
                     "shows who changed them)",
                     ", ".join(keys[:_NAMED]),
                 )
-            return RequestedRun(Settings.of(self._submitted), new_run, True, self._options.reason)
+            return RequestedRun(self._submitted, new_run, True, self._options.reason)
         if self._options.overrides and self.waited_for is None:
             raise ConfigError(
                 "--set goes with --config; use `grete config set` to change a job's configuration"
             )
-        settings = Settings.of(startable_config(self.stream))
+        settings = startable_settings(self.stream)
         return RequestedRun(settings, self.stream.run_id() or new_run, False, self._options.reason)
 
     def goes_on(self) -> None:
@@ -292,7 +292,7 @@ class Submission:
             return
         if known := self.stream.config():
             place = self._options.place or {}
-            self._submitted = None if self.waited_for is not None else {**known, **place}
+            self._submitted = None if self.waited_for is not None else Settings.of({**known, **place})
 
     @property
     def is_further_attempt(self) -> bool:

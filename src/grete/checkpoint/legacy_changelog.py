@@ -10,11 +10,11 @@ another task's state for its own.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from grete.config.settings import Settings
+from grete.config.settings.tasks import TaskSettings
 from grete.errors import JobError, WireError
 from grete.keyed_log.base import Record
 from grete.metadata.coordinator_stream import CoordinatorStream
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 def legacy_mapping(
-    stream: CoordinatorStream, records: Iterable[Record], config: Mapping[str, str], job: JobId
+    stream: CoordinatorStream, records: Iterable[Record], settings: TaskSettings, job: JobId
 ) -> dict[TaskName, int]:
     """The mapping to start from; empty when the job has one in its stream, or there is none of the old forms.
 
@@ -47,7 +47,7 @@ def legacy_mapping(
                 if record.value is None
                 else _read(record.value, f"offset {record.offset} of the checkpoint log")
             )
-    path = _path(config, job)
+    path = _path(settings.checkpoint_path, job)
     if not found and path is not None and path.exists():
         found = _read(path.read_bytes(), str(path))
     if found:
@@ -60,8 +60,7 @@ def note_migration(stream: CoordinatorStream) -> None:
     stream.append([stream.entry(SET_MIGRATION_INFO, _KEY, {_MIGRATION: "true"})])
 
 
-def _path(config: Mapping[str, str], job: JobId) -> Path | None:
-    folder = Settings.of(config).task.checkpoint_path
+def _path(folder: str | None, job: JobId) -> Path | None:
     return Path(folder) / f"{job.name}-partition-mapping-{_TYPE}" if folder else None
 
 

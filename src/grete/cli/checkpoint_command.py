@@ -13,7 +13,7 @@ from grete.cli import checkpoint_rewind
 from grete.cli.options import (
     add_job_options,
     count,
-    given_config,
+    given_settings,
     opened_file,
     opened_job,
     say_that_spark_is_asked,
@@ -121,8 +121,6 @@ def _checkpoints(
             commits = {task: c for task, c in known.items() if _chosen(options, task)}
             return commits, _foreign(handle, commits) if with_foreign else {}
     except JobNotFound as error:
-        if not options.config:
-            raise
         found = _before_the_first_run(options)
         if found is None or not found.sources:
             raise
@@ -182,7 +180,10 @@ def _before_the_first_run(options: argparse.Namespace) -> TakeOver | None:
     from grete.environment import grete_home
     from grete.migration.take_over import take_over
 
-    settings = Settings.of(canonical_keys(apply_rewriters(given_config(options))))
+    given = given_settings(options)
+    if given is None:
+        return None
+    settings = Settings.of(canonical_keys(apply_rewriters(given.raw)))
     if not settings.system(settings.coordinator.system).capabilities.kafka_topics:
         return None
     return take_over(settings.raw, grete_home(), SystemClock())

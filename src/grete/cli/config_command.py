@@ -116,13 +116,14 @@ def _diff(options: argparse.Namespace) -> int:
     files = [options.file] if options.file else options.config
     if not files:
         raise ConfigError("name the file to compare with, as FILE or --config FILE")
-    new = canonical_keys(apply_rewriters(load(files, {})))
-    if not options.config and not options.job and Settings.of(new).job.written_id.name:
+    new = Settings.of(canonical_keys(apply_rewriters(load(files, {}))))
+    if not options.config and not options.job and new.job.written_id.name:
         options.config = files
     with opened_job(options) as handle:
         old = handle.config()
-    keys = sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
-    print_changes([ConfigChange(key, old.get(key), new.get(key)) for key in keys], options.output, old, new)
+    keys = sorted(key for key in {*old, *new.raw} if old.get(key) != new.raw.get(key))
+    changes = [ConfigChange(key, old.get(key), new.raw.get(key)) for key in keys]
+    print_changes(changes, options.output, old, new.raw)
     return 0
 
 

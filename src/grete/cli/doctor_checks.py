@@ -152,25 +152,23 @@ def home() -> Finding:
 MACHINE: tuple[Callable[[], Finding], ...] = (python, java, sqlite, packages, worker_python, loopback, home)
 
 
-def job_findings(config: Mapping[str, str]) -> Iterator[Finding]:
+def job_findings(settings: Settings) -> Iterator[Finding]:
     """A configuration as a whole, its inputs, and the port it asks for."""
     from grete.config.rules.validate import validate
-    from grete.config.settings import Settings
 
     try:
-        warnings = validate(config)
+        warnings = validate(settings.raw)
     except ConfigError as error:
         for problem in error.problems:
             yield Finding("config", False, problem, "correct the configuration")
         return
-    yield Finding("config", True, f"{len(config)} keys are valid")
+    yield Finding("config", True, f"{len(settings.raw)} keys are valid")
     for warning in warnings:
         yield Finding("config", True, f"warning: {warning}")
-    settings = Settings.of(config)
     yield from _spark(settings)
     yield from _class_archive(settings)
     yield from application_findings(settings.job)
-    yield from _secrets(config)
+    yield from _secrets(settings.raw)
     yield from azure_findings(settings)
     yield from kubernetes_findings(settings)
     of_kafka = list(kafka_findings(settings))
@@ -179,7 +177,7 @@ def job_findings(config: Mapping[str, str]) -> Iterator[Finding]:
         settings, {finding.check.removeprefix("kafka ") for finding in of_kafka if not finding.ok}
     )
     yield from zookeeper_findings(settings)
-    yield from connector(config)
+    yield from connector(settings.spark)
     if settings.coordinator.http_port:
         yield _port(settings.coordinator.http_port)
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import argparse
 import logging
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from grete.cli.doctor_finding import Finding
-from grete.cli.options import add_job_options, given_config, opened_job
+from grete.cli.options import add_job_options, given_settings, opened_job
 from grete.cli.output import cell, print_json
 from grete.errors import ConfigError
+
+if TYPE_CHECKING:
+    from grete.config.settings import Settings
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
     findings = [check() for check in MACHINE]
     if options.config or options.job:
         findings += _stream_findings(options)
-        findings += job_findings(_config(options))
+        findings += job_findings(_settings(options))
     if options.output == "json":
         print_json([asdict(finding) for finding in findings])
     else:
@@ -41,14 +45,16 @@ def run(options: argparse.Namespace) -> int:
     return 0 if all(finding.ok for finding in findings) else 1
 
 
-def _config(options: argparse.Namespace) -> dict[str, str]:
+def _settings(options: argparse.Namespace) -> Settings:
     from grete.config.load import parse_overrides
     from grete.config.rewriters import apply_rewriters
+    from grete.config.settings import Settings
 
-    if options.config:
-        return apply_rewriters(given_config(options, parse_overrides(options.set)))
+    given = given_settings(options, parse_overrides(options.set))
+    if given is not None:
+        return Settings.of(apply_rewriters(given.raw))
     with opened_job(options) as handle:
-        return handle.config()
+        return handle.settings
 
 
 def _stream_findings(options: argparse.Namespace) -> list[Finding]:

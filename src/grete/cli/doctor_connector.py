@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from grete.cli.doctor_finding import Finding
-from grete.config.settings import Settings
+from grete.config.settings.spark import SparkSettings
 
 _CONNECTOR = re.compile(
     r"spark-sql-kafka-0-10_(?P<scala>[0-9.]+?)[:-](?P<version>\d[\w.]*?)(?=\.jar|[,\s]|\Z)"
@@ -15,13 +15,12 @@ _CONNECTOR = re.compile(
 _SCALA = "2.13"
 
 
-def connector(config: Mapping[str, str]) -> Iterator[Finding]:
+def connector(given: SparkSettings) -> Iterator[Finding]:
     """Each connector that the configuration names, against the Spark that is installed."""
     try:
         spark = importlib.metadata.version("pyspark")
     except importlib.metadata.PackageNotFoundError:
         return  # another check says so
-    given = Settings.of(config).spark
     for key, value in (("spark.jars.packages", given.packages), ("spark.jars", given.jars)):
         for match in _CONNECTOR.finditer(value):
             fits = (match["scala"], match["version"]) == (_SCALA, spark)

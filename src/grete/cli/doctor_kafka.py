@@ -47,7 +47,7 @@ def kafka_findings(settings: Settings) -> Iterator[Finding]:
     for system in systems:
         try:
             inspector = KafkaInspector(settings.raw, system, SystemClock())
-            yield from _system(settings, system, inspector, KafkaStreamSettings(settings.raw, system))
+            yield from _system(settings, system, inspector, KafkaStreamSettings(settings, system))
         except GreteError as error:
             yield Finding(
                 f"kafka {system}", False, str(error), f"check systems.{system}.producer.* and the brokers"

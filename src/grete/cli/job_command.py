@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from grete.cli.options import add_job_options, given_config, named_job, opened_job
+from grete.cli.options import add_job_options, given_settings, named_job, opened_job
 from grete.cli.output import print_json
 from grete.errors import HeldByOther, JobNotFound
 
@@ -50,7 +50,7 @@ def _forget(options: argparse.Namespace) -> int:
     from grete.operations import deletion
     from grete.operations.job_handle import no_such_job
 
-    job = named_job(options, given_config(options))
+    job = named_job(options, given_settings(options))
     if job not in jobs(grete_home()):
         raise no_such_job(job, grete_home())
     if options.execute:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
-from grete.cli.options import add_job_options, count, given_config, named_job, opened_job
+from grete.cli.options import add_job_options, count, given_settings, named_job, opened_job
 from grete.cli.output import print_json_line
 from grete.errors import GreteError, JobError, JobNotFound
 from grete.suggestions import or_one_of
@@ -49,8 +49,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _folder(options: argparse.Namespace) -> Path:
     """Where the job's logs are; in its usual place when the stream does not answer: logs are wanted then."""
-    from grete.config.settings import Settings
     from grete.environment import grete_home
+    from grete.metadata.job_index import where_submitted
 
     try:
         with opened_job(options) as handle:
@@ -60,9 +60,9 @@ def _folder(options: argparse.Namespace) -> Path:
     except GreteError as error:
         if not error.may_pass:
             raise
-        config = given_config(options)
-        job = named_job(options, config)
-        return Settings.of(config).job.state_directory(job, grete_home()) / "logs"
+        settings, home = given_settings(options), grete_home()
+        job = named_job(options, settings)
+        return (settings or where_submitted(job, home)).job.state_directory(job, home) / "logs"
 
 
 def _paths(folder: Path, container: str | None) -> list[Path]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from grete.cli.options import add_common_options
 from grete.cli.output import cell, print_json
 
 if TYPE_CHECKING:
+    from grete.config.settings import Settings
     from grete.migration.check import Migration
     from grete.migration.note import Note
     from grete.migration.take_over import TakeOver
@@ -82,14 +83,13 @@ def run(options: argparse.Namespace) -> int:
     return 1 if migration.blocks or (found is not None and found.blocks) else 0
 
 
-def _streams(system: str, config: Mapping[str, str]) -> Sequence[str]:
+def _streams(system: str, settings: Settings) -> Sequence[str]:
     """The streams of a system, for regexes that choose inputs."""
     from grete.clock import SystemClock
-    from grete.config.settings import Settings
     from grete.environment import grete_home
     from grete.systems.factory import open_system
 
-    with closing(open_system(Settings.of(config), system, grete_home(), SystemClock())) as opened:
+    with closing(open_system(settings, system, grete_home(), SystemClock())) as opened:
         return opened.streams()
 
 

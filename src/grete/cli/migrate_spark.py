@@ -42,10 +42,9 @@ def declare(origins: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show, write when asked to; exit 1 when something is in the way."""
-    from grete.assembly.submission import RunOptions, submitted_config
+    from grete.assembly.submission import RunOptions, submitted_settings
     from grete.clock import SystemClock
     from grete.config.places import place_of
-    from grete.config.settings import Settings
     from grete.environment import grete_home
     from grete.migration.spark_take_over import execute, take_over_query
     from grete.spark.lineage.location import open_location
@@ -54,13 +53,12 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError("name the configuration of the job that is to go on, with --config FILE")
     logging.getLogger("grete").addHandler(logging.NullHandler())  # errors say what clients would say as well
     home, clock = grete_home(), SystemClock()
-    config = submitted_config(RunOptions(config_paths=options.config), home, clock)
-    place, settings = place_of(options.checkpoint), Settings.of(config)
-    location = open_location(place, "--checkpoint", settings, say_that_spark_is_asked)
-    found = take_over_query(location, config, home, clock, discard_state=options.state == "discard")
+    settings = submitted_settings(RunOptions(config_paths=options.config), home, clock)
+    location = open_location(place_of(options.checkpoint), "--checkpoint", settings, say_that_spark_is_asked)
+    found = take_over_query(location, settings, home, clock, discard_state=options.state == "discard")
     executed = options.execute and not found.blocks
     if executed:
-        execute(found, config, home, clock)
+        execute(found, settings, home, clock)
     if options.output == "json":
         print_json({**_document(found), "executed": executed})
     else:

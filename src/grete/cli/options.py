@@ -14,6 +14,7 @@ from grete.model.ids import JobId
 from grete.text_logs import printable
 
 if TYPE_CHECKING:
+    from grete.config.settings import Settings
     from grete.operations import JobHandle
 
 Value = TypeVar("Value")
@@ -83,36 +84,35 @@ def add_config_option(parser: argparse._ActionsContainer, *, required: bool = Fa
     )
 
 
-def given_config(
+def given_settings(
     options: argparse.Namespace, overrides: Mapping[str, str] = MappingProxyType({})
-) -> dict[str, str]:
-    """The configuration in the files of `--config` with these overrides, empty without any file.
+) -> Settings | None:
+    """The settings in the files of `--config` with these overrides, None without any file.
 
     Raises:
         ConfigError: a file cannot be read, or they name no job.
     """
     if not options.config:
-        return {}
+        return None
     from grete.config.load import load
     from grete.config.settings import Settings
 
-    config = load(options.config, overrides)
-    _ = Settings.of(config).job.id
-    return config
+    settings = Settings.of(load(options.config, overrides))
+    _ = settings.job.id
+    return settings
 
 
-def named_job(options: argparse.Namespace, config: Mapping[str, str]) -> JobId:
+def named_job(options: argparse.Namespace, settings: Settings | None) -> JobId:
     """The job that the options name; without any, the only one there is.
 
     Raises:
         ConfigError: none named and there is not exactly one.
     """
-    from grete.config.settings import Settings
     from grete.environment import grete_home
     from grete.metadata.job_index import jobs
 
-    if config:
-        return Settings.of(config).job.id
+    if settings is not None:
+        return settings.job.id
     if options.job:
         given: JobId = options.job
         return given
@@ -133,8 +133,8 @@ def opened_job(options: argparse.Namespace) -> Iterator[JobHandle]:
     """
     from grete.operations import open_job
 
-    config = given_config(options)
-    with open_job(named_job(options, config), config) as handle:
+    settings = given_settings(options)
+    with open_job(named_job(options, settings), settings) as handle:
         yield handle
 
 

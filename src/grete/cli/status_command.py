@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import threading
 import time
-from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grete.cli.options import add_job_options, given_config, named_job
+from grete.cli.options import add_job_options, given_settings, named_job
 from grete.cli.output import cell, print_json, print_paragraphs, print_table
 from grete.clock import SystemClock
 from grete.errors import GreteError, JobNotFound
@@ -18,6 +17,7 @@ from grete.metadata.history import rests_in_words
 from grete.metadata.quarantine import SHOWN
 
 if TYPE_CHECKING:
+    from grete.config.settings import Settings
     from grete.coordination.base import Holder
     from grete.metadata.job_state import JobState
     from grete.model.ids import ContainerId, JobId
@@ -68,10 +68,10 @@ def run(options: argparse.Namespace) -> int:
 class _Look(threading.Thread):
     """Looks at one job. `row` is what is known of it so far, `failure` why the rest is not."""
 
-    def __init__(self, job: JobId, config: Mapping[str, str] | None = None) -> None:
+    def __init__(self, job: JobId, settings: Settings | None = None) -> None:
         super().__init__(daemon=True)
         self._job = job
-        self._config = config
+        self._settings = settings
         self.row: dict[str, Any] | None = None
         self.failure: GreteError | None = None
         self.start()
@@ -81,7 +81,7 @@ class _Look(threading.Thread):
         from grete.operations import open_job
 
         try:
-            with open_job(self._job, self._config) as handle:
+            with open_job(self._job, self._settings) as handle:
                 self.row = _standing_row(handle)
                 lag = handle.lag().document()
                 self.row = {**self.row, "spark": _spark(handle), "behind": lag["total"], "lag": lag}
@@ -114,19 +114,18 @@ def _row_of_one(options: argparse.Namespace) -> dict[str, Any]:
     Raises:
         GreteError: there is no such job, or it cannot be read.
     """
-    from grete.config.settings import Settings
     from grete.environment import grete_home
     from grete.metadata.job_index import where_submitted
 
-    config = given_config(options)
-    job = named_job(options, config)
-    look = _Look(job, config)
+    settings = given_settings(options)
+    job = named_job(options, settings)
+    look = _Look(job, settings)
     row = look.row_at(time.monotonic() + _DEADLINE_OF_ONE_S, f"no answer within {_DEADLINE_OF_ONE_S:g} s")
     if look.failure is not None and not look.failure.may_pass:
         raise look.failure
     if row["state"] == "unreachable":
         home = grete_home()
-        folder = Settings.of(config or where_submitted(job, home)).job.state_directory(job, home)
+        folder = (settings or where_submitted(job, home)).job.state_directory(job, home)
         known = (
             f"its logs on this machine are in {folder / 'logs'}" if folder.exists() else "it never ran here"
         )

@@ -21,7 +21,7 @@ from grete.cli.stream_system import (
     StreamRecord,
     oldest_offset,
     opened_system,
-    options_config,
+    options_settings,
     read_records,
 )
 from grete.errors import ConfigError, StreamNotFound, WireError
@@ -118,7 +118,7 @@ def _require_a_job(options: argparse.Namespace) -> None:
     if options.job or options.config:
         return
     try:
-        named_job(options, {})
+        named_job(options, None)
     except ConfigError as error:
         raise ConfigError(
             f"no stream is named, as SYSTEM.STREAM or --stream SYSTEM.STREAM, and it is not clear which job's "
@@ -134,9 +134,7 @@ def _log(options: argparse.Namespace) -> Iterator[tuple[KeyedLog, Callable[[Reco
         with opened_job(options) as handle:
             yield handle.coordinator_log, lambda record: _print_coordinator_record(record, raw=options.raw)
         return
-    from grete.config.settings import Settings
-
-    name = Settings.of(options_config(options)).task.commit_system
+    name = options_settings(options).task.commit_system
     with opened_system(options, name) as system:
         log = None
         if (

@@ -6,7 +6,7 @@ import argparse
 
 from grete.cli.options import add_job_options, warn
 from grete.cli.output import print_json
-from grete.cli.stream_system import opened_system, options_config, partition_count, stream_name
+from grete.cli.stream_system import opened_system, options_settings, partition_count, stream_name
 from grete.errors import StreamError
 
 
@@ -25,14 +25,13 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         StreamError: fewer than there are, or refused for the sake of a job.
     """
-    from grete.config.settings import Settings
     from grete.environment import grete_home
     from grete.operations.growth import readers_after_growth
 
     name, home = options.stream, grete_home()
     with opened_system(options, name.system) as system:
         before = system.partition_count(name.stream)
-        place = Settings.of(options_config(options)).system(name.system).place(home)
+        place = options_settings(options).system(name.system).place(home)
         readers = list(readers_after_growth(name, options.partitions, place=place, home=home))
         problems = [f"{r.job.shown}: {r.problem}" for r in readers if r.problem is not None]
         if problems and options.partitions > before and not options.force:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from grete.cli.options import argument, count, given_config, named_job
+from grete.cli.options import argument, count, given_settings
 from grete.errors import StreamNotFound
 from grete.model.ids import SystemStream
 from grete.model.streams import MOST_PARTITIONS, Headers, check_name
 from grete.suggestions import did_you_mean
 
 if TYPE_CHECKING:
+    from grete.config.settings import Settings
     from grete.systems.base import System
 
 EMBEDDED = "local"
@@ -40,13 +41,11 @@ def opened_system(
         StreamNotFound: nothing was ever stored there.
     """
     from grete.clock import SystemClock
-    from grete.config.settings import Settings
     from grete.environment import grete_home
     from grete.systems.factory import open_system
     from grete.systems.local.system import FILE_NAME
 
-    config = options_config(options)
-    settings = Settings.of(config)
+    settings = options_settings(options)
     if system != EMBEDDED and system not in settings.system_names:
         meant = did_you_mean(system, (EMBEDDED, *settings.system_names))
         raise StreamNotFound(
@@ -61,15 +60,16 @@ def opened_system(
         yield opened
 
 
-def options_config(options: argparse.Namespace) -> Mapping[str, str]:
-    """The configuration that the options name, empty when they name none."""
+def options_settings(options: argparse.Namespace) -> Settings:
+    """The settings that the options name, empty when they name none."""
+    from grete.config.settings import Settings
     from grete.operations import open_job
 
-    config = given_config(options)
-    if config or not options.job:
-        return config
-    with open_job(named_job(options, {})) as handle:
-        return handle.config()
+    settings = given_settings(options)
+    if settings is not None or not options.job:
+        return settings or Settings()
+    with open_job(options.job) as handle:
+        return handle.settings
 
 
 stream_name = argument(SystemStream.parse)

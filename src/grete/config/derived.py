@@ -52,16 +52,16 @@ def canonical_keys(config: Mapping[str, str]) -> dict[str, str]:
     return result
 
 
-def with_autosizing_results(submitted: Mapping[str, str], in_force: Mapping[str, str]) -> dict[str, str]:
-    """The submitted keys and, while they have autosizing on, the `job.autosizing.*` in force that they leave out.
+def with_autosizing_results(submitted: Settings, in_force: Settings) -> Settings:
+    """The submitted settings and, while they have autosizing on, the `job.autosizing.*` in force that they leave out.
 
     An autosizer writes them into the stream, and a file that is submitted again knows nothing of them
     (CoordinatorStreamUtil.writeConfigToCoordinatorStream). In canonical keys.
     """
-    if submitted.get(job.AUTOSIZING.name, "").lower() != "true":
-        return dict(submitted)
-    results = {key: value for key, value in in_force.items() if key.startswith("job.autosizing")}
-    return canonical_keys({**results, **submitted})
+    if not submitted.job.is_autosizing:
+        return submitted
+    results = {key: value for key, value in in_force.raw.items() if key.startswith("job.autosizing")}
+    return Settings.of(canonical_keys({**results, **submitted.raw}))
 
 
 def with_derived_keys(config: Mapping[str, str]) -> dict[str, str]:

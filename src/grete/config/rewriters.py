@@ -37,8 +37,8 @@ _log = logging.getLogger(__name__)
 _REGEX_INPUT = "regex-input"
 _INTERNAL = "__"
 
-StreamLister = Callable[[str, Mapping[str, str]], Iterable[str]]
-"""Names of the streams that a system has now: (system, configuration) -> names."""
+StreamLister = Callable[[str, Settings], Iterable[str]]
+"""Names of the streams that a system has now: (system, settings) -> names."""
 
 
 class ConfigRewriter(Protocol):
@@ -230,9 +230,9 @@ class RegexInputRewriter:
             ConfigError: no regex, no system, or a regex that cannot be used.
         """
         regex = InputRegex.of(name, config)
-        system = regex.system
-        matching = {SystemStream(system, s) for s in self._list_streams(system, config) if regex.chooses(s)}
-        existing = set(Settings.of(config).task.inputs)
+        system, settings = regex.system, Settings.of(config)
+        matching = {SystemStream(system, s) for s in self._list_streams(system, settings) if regex.chooses(s)}
+        existing = set(settings.task.inputs)
         for both in sorted(matching & existing):
             _log.warning(
                 "Regex %r matches existing, statically defined input %s.", regex.pattern.pattern, both

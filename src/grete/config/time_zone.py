@@ -29,27 +29,25 @@ _NO_NAMES = ("posixrules", "localtime", "Factory")
 """Below the folder of zones, and no names of them."""
 
 
-def with_time_zone(
-    submitted: Mapping[str, str], in_force: Mapping[str, str], here: str | None = None
-) -> dict[str, str]:
-    """The submitted keys, of a pipeline with its time zone: the submitted one, else that in force, else `here`.
+def with_time_zone(submitted: Settings, in_force: Settings | None, here: str | None = None) -> Settings:
+    """The submitted settings, of a pipeline with its time zone: the submitted one, else that in force, else `here`.
 
     `here` is by default `local_time_zone`. StreamTasks have no session.
     """
-    if TIME_ZONE in submitted or not Settings.of(submitted).job.is_pipeline:
-        return dict(submitted)
-    if Settings.of(in_force).job.is_pipeline:
-        return {**submitted, TIME_ZONE: in_force.get(TIME_ZONE, BEFORE)}
-    return {**submitted, TIME_ZONE: here or local_time_zone(submitted)}
+    if submitted.spark.time_zone is not None or not submitted.job.is_pipeline:
+        return submitted
+    if in_force is not None and in_force.job.is_pipeline:
+        zone = in_force.spark.time_zone or BEFORE
+    else:
+        zone = here or local_time_zone(submitted)
+    return Settings.of({**submitted.raw, TIME_ZONE: zone})
 
 
 def local_time_zone(
-    config: Mapping[str, str], environment: Mapping[str, str] = os.environ, localtime: Path = _LOCALTIME
+    settings: Settings, environment: Mapping[str, str] = os.environ, localtime: Path = _LOCALTIME
 ) -> str:
     """The zone that a JVM of this machine has, as Java finds it: its option, `TZ`, then the machine's own."""
-    options = " ".join(
-        (environment.get("JAVA_TOOL_OPTIONS", ""), Settings.of(config).spark.driver_java_options)
-    )
+    options = " ".join((environment.get("JAVA_TOOL_OPTIONS", ""), settings.spark.driver_java_options))
     if named := _OPTION.findall(options):
         return str(named[-1]).strip("'\"")
     variable = environment.get("TZ", "").removeprefix(":")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from grete.config.paths import absolute_paths
 from grete.config.settings import Settings
 from grete.model.fence import Fence, container_fence
 from grete.model.ids import ContainerId, JobId, SystemStream, SystemStreamPartition, TaskName
@@ -89,8 +90,8 @@ class Assignment:
         return self.settings.job.standby_directory(self.job, home) / f"standby-{replica}"
 
 
-def parse_assignment(document: Any) -> Assignment:
-    """Read the coordinator's document, parsed from JSON.
+def parse_assignment(document: Any, folder: Path) -> Assignment:
+    """Read the coordinator's document, parsed from JSON; paths in it are from `folder`.
 
     Raises:
         WireError: a field is missing or of another type; names it.
@@ -100,7 +101,7 @@ def parse_assignment(document: Any) -> Assignment:
         job=read.job,
         container_id=read.container_id,
         epoch=read.epoch,
-        settings=Settings.of(read.config),
+        settings=Settings.of(absolute_paths(read.config, folder)),
         tasks=tuple(sorted(map(_task, read.tasks), key=lambda task: task.name)),
         serial=read.serial,
         until_drained=read.until_drained,

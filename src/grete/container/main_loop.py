@@ -12,7 +12,6 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -71,7 +70,7 @@ class ContainerMainLoop:
         self._id, self._epoch, self._home = given.container_id, given.epoch, given.home
         self._launched_in = working_folder()  # the coordinator's folder, which the container leaves (`enter`)
         self._coordinator_url = given.coordinator_url
-        self._coordinator_config = absolute_paths(given.coordinator_system(), self._launched_in)
+        self._coordinator = Settings.of(absolute_paths(given.coordinator_system(), self._launched_in))
         self._stop = stop
         self._control = Control(stop)
         self._control.on_at_work = lambda: self._report(state="running")
@@ -98,8 +97,7 @@ class ContainerMainLoop:
     def _first_client(self, given: ContainerEnvironment) -> JobCoordinatorClient:
         if not self._is_reached_by_channel:
             return JobCoordinatorClient(given.coordinator_url, given.token_file)
-        job = Settings.of(self._coordinator_config).job.id
-        with open_coordinator_stream(self._coordinator_config, job, self._home) as stream:
+        with open_coordinator_stream(self._coordinator, self._coordinator.job.id, self._home) as stream:
             return JobCoordinatorClient(given.coordinator_url, None, channel=read_channel(stream))
 
     def _report(self, **changed: Any) -> None:
@@ -177,10 +175,7 @@ class ContainerMainLoop:
 
     def _fetch(self) -> Assignment:
         document = self._ahead.take(self._control.next_serial) or self._get_assignment()
-        assignment = parse_assignment(document)
-        assignment = replace(
-            assignment, settings=Settings.of(absolute_paths(assignment.config, self._launched_in))
-        )
+        assignment = parse_assignment(document, self._launched_in)
         self._job = assignment.job
         self._folder = assignment.state_directory(self._home).parent.resolve()
         self._sender.orphan_s = assignment.settings.coordinator.orphan_s
@@ -188,7 +183,7 @@ class ContainerMainLoop:
 
     def _write_locality(self, assignment: Assignment) -> None:
         """Append set-container-host-assignment for this container (S1-18)."""
-        with open_coordinator_stream(self._coordinator_config, assignment.job, self._home) as stream:
+        with open_coordinator_stream(self._coordinator, assignment.job, self._home) as stream:
             LocalityManager(stream).write_locality(assignment.container_id, socket.gethostname())
 
     def _find_coordinator(self) -> JobCoordinatorClient | None:
@@ -200,7 +195,7 @@ class ContainerMainLoop:
         if self._job is None:
             return None
         try:
-            with open_coordinator_stream(self._coordinator_config, self._job, self._home) as stream:
+            with open_coordinator_stream(self._coordinator, self._job, self._home) as stream:
                 state = read_state(stream)
                 channel = None if state is None else read_channel(stream, state.epoch)
         except GreteError as error:

@@ -45,8 +45,7 @@ def runner_spec(assignment: Assignment, system: System, home: Path, log_end: int
         ConfigError: no task.class.
         StreamNotFound: a changelog is not there.
     """
-    config, ssps = assignment.config, assignment.ssps
-    settings = Settings.of(config)
+    settings, ssps = assignment.settings, assignment.ssps
     index = {ssp: i for i, ssp in enumerate(ssps)}
     tasks = tuple(
         TaskSpec(i, task.name, tuple(index[ssp] for ssp in task.ssps), task.changelog_partition)
@@ -63,7 +62,7 @@ def runner_spec(assignment: Assignment, system: System, home: Path, log_end: int
     return RunnerSpec(
         incarnation=uuid.uuid4().hex,
         job=str(assignment.job),
-        config=config,
+        settings=settings,
         task_class=task_class,
         application_path=settings.job.application_path,
         application_environment=settings.job.application_environment,
@@ -150,8 +149,7 @@ def source_options(
     Where each reader holds connections, there are no more slots than commit groups, and no more than run at once
     (`slots_at_most`): a share beyond that is an opening, a commit and a turn more.
     """
-    config, ssps = assignment.config, assignment.ssps
-    settings = Settings.of(config)
+    settings, ssps = assignment.settings, assignment.ssps
     index = {ssp: i for i, ssp in enumerate(ssps)}
     tasks = tuple(tuple(index[ssp] for ssp in task.ssps) for task in assignment.tasks)
     name = single_system(assignment)

@@ -13,13 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from grete.api import DataFramePipeline, StreamTask
 from grete.checkpoint.offset_manager import Skipped, StartingOffsets, resumed, starting_offsets
 from grete.checkpoint.store import CheckpointStore
 from grete.checkpoint.task_commit import TaskCommit
 from grete.clock import Clock
 from grete.config.log_levels import log_levels, set_levels
-from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.checkpoints import commit_target, reconcile_checkpoint_store
 from grete.container.process_state import EndedEpoch
@@ -134,11 +132,9 @@ def steps(
     others: Mapping[str, System] = MappingProxyType({}),
 ) -> Generator[None, None, Started]:
     """As `prepare`; stops after each step, the first of which raises the fence and begins an epoch."""
-    config, name = assignment.config, single_system(assignment)
-    settings = Settings.of(config)
-    job = settings.job
-    set_levels(log_levels(job.modules_folder))
-    check_application(job, DataFramePipeline if job.is_pipeline else StreamTask)
+    settings, name = assignment.settings, single_system(assignment)
+    set_levels(log_levels(settings.job.modules_folder))
+    check_application(settings)
     target = commit_target(assignment, system, clock, store)
     right = system.begin_epoch(assignment.fence) if ended is None else ended.right
     failpoint("container.fence-raised")
@@ -193,7 +189,7 @@ def report_skipped(assignment: Assignment, skipped: Sequence[Skipped], home: Pat
     for one in skipped:
         _log.error("%s: retention has removed them, and task.lost-offsets.policy=skip", one)
     shown = "; ".join(map(str, skipped[:_SHOWN]))
-    with open_coordinator_stream(assignment.config, assignment.job, home) as stream:
+    with open_coordinator_stream(assignment.settings, assignment.job, home) as stream:
         History(stream).append(
             "offsets-skipped",
             container=str(assignment.container_id),

@@ -16,7 +16,6 @@ from grete.config.key_tables.job import CONTAINER_IDS
 from grete.config.rules.changes import diff
 from grete.config.rules.validate import validate
 from grete.config.secrets import variables
-from grete.config.settings import Settings
 from grete.coordinator import fencing
 from grete.coordinator.attempt import AttemptWriter, Surroundings
 from grete.coordinator.events import (
@@ -87,7 +86,6 @@ class CoordinatedJob:
         self._clock = clock
         self._plans: dict[int, JobPlan] = {}
         self._revision = 0
-        self._settings = Settings.of({})
         self._watch = ModelWatch(job, stream, planner, view, surroundings, clock)
         self._has_to_follow = False
         self._is_foreign = False
@@ -251,10 +249,10 @@ class CoordinatedJob:
     def _follow(self) -> Iterator[Event]:
         """Make the stream's configuration the one in force, if it can be."""
         began_s = self._clock.monotonic_s()
-        config = self._stream.config()
+        settings = self._stream.settings()
         try:
-            validate(config)
-            plan = self._planner.plan(Settings.of(config))
+            validate(settings.raw)
+            plan = self._planner.plan(settings)
         except (ConfigError, StreamError, JobError, UnsafeStorage, OSError) as error:
             # any other LogError ends this coordinator: what it wrote is in doubt; the next one reads it again
             if isinstance(error, GreteError) and error.may_pass:
@@ -266,9 +264,9 @@ class CoordinatedJob:
                 self._show(f"the configuration in the coordinator stream is not followed: {error}")
             return
         self._show("")
-        cause = _changed_keys(self._settings.raw, config)
-        keys = [change.key for change in diff(self._settings.raw, config)]
-        self._settings = plan.settings
+        cause = _changed_keys(self._settings.raw, settings.raw)
+        keys = [change.key for change in diff(self._settings.raw, settings.raw)]
+        self._settings = settings
         self._attempt.change(plan, described(self._stream, keys))
         failpoint("change.replanned")
         yield PolicyChanged(plan.settings.coordinator.retry_policy)

@@ -49,10 +49,10 @@ class RequestedRun:
         """
         if not self.is_submitted:
             return self.settings
-        in_force = stream.config()
-        config = with_time_zone(with_autosizing_results(self.settings.raw, in_force), in_force)
-        check(Settings.of(config))  # what makes no job model, or not this job's, is not written
-        changes = stream.write_config(config, run_id=self.run_id, reason=self.reason)
+        in_force = stream.settings()
+        settings = with_time_zone(with_autosizing_results(self.settings, in_force), in_force)
+        check(settings)  # what makes no job model, or not this job's, is not written
+        changes = stream.write_config(settings.raw, run_id=self.run_id, reason=self.reason)
         failpoint("submit.config-written")
         _log.info("configuration written, %d keys changed, run %s", len(changes), self.run_id)
         return stream.settings()

@@ -132,7 +132,7 @@ class Planner:
         )
         if problems:
             raise JobError("\n".join(problems))
-        legacy = legacy_mapping(self._stream, checkpoints.read(), settings.raw, self._job)
+        legacy = legacy_mapping(self._stream, checkpoints.read(), settings.task, self._job)
         remembered = Remembered(
             assignments.read(),
             legacy or mapping.read(),
@@ -147,6 +147,7 @@ class Planner:
         problems = list(
             renamed_tasks(
                 self._stream,
+                settings,
                 calculated.model,
                 remembered.active_ssps,
                 lambda: read_commits(checkpoints.read()),
@@ -172,8 +173,8 @@ class Planner:
             ConfigError: a pattern cannot be used.
         """
 
-        def list_streams(system: str, rewritten: Mapping[str, str]) -> Sequence[str]:
-            return self.system(system, Settings.of(rewritten)).streams()
+        def list_streams(system: str, rewritten: Settings) -> Sequence[str]:
+            return self.system(system, rewritten).streams()
 
         return canonical_keys(with_new_inputs(settings.raw, list_streams=list_streams))
 

@@ -26,6 +26,7 @@ _Readers = dict[SystemStreamPartition, set[TaskName]]
 
 def renamed_tasks(
     stream: CoordinatorStream,
+    settings: Settings,
     model: JobModel,
     previous: TaskSsps,
     read_commits: Callable[[], Commits],
@@ -42,7 +43,7 @@ def renamed_tasks(
         return
     commits = read_commits()
     read = _readers({task: tuple(commit.offsets) for task, commit in commits.items()})
-    asked, settings = RequestedStarts(stream, now_ms), Settings.of(model.config)
+    asked = RequestedStarts(stream, now_ms)
     lost = [
         ssp
         for ssp, tasks in sorted(moved.items())

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from grete.assembly.submission import RunOptions, submitted_config
+from grete.assembly.submission import RunOptions, submitted_settings
 from grete.clock import SystemClock
 from grete.config.derived import canonical_keys
 from grete.config.key_tables.coordinator import YARN_PACKAGE, YARN_RESOURCE
@@ -42,21 +42,16 @@ def deployed_name(job: JobId) -> str:
 class Deployment:
     """One deployment of a job. `id` is new with each; attempts of one share it.
 
-    `config` is what the first attempt submits. `secrets` are the environment variables that it refers to; their
-    values are not in it. `folder` holds the files that are sent, on the machine that deploys.
+    `settings` are what the first attempt submits. `secrets` are the environment variables that they refer to; their
+    values are not in them. `folder` holds the files that are sent, on the machine that deploys.
     """
 
     job: JobId
     id: str
-    config: Mapping[str, str] = field(repr=False)
+    settings: Settings
     secrets: tuple[str, ...]
     folder: Path
     options: RunOptions = field(repr=False)
-
-    @property
-    def settings(self) -> Settings:
-        """The settings of `config`."""
-        return Settings.of(self.config)
 
     @property
     def name(self) -> str:
@@ -90,11 +85,8 @@ def prepare(options: RunOptions, home: Path) -> Deployment:
     Raises:
         ConfigError: the configuration is wrong, or the job cannot be deployed with it; every problem at once.
     """
-    submitted = submitted_config(options, home, SystemClock())
-    settings = Settings.of(submitted)
-    problems = (
-        list(_problems(submitted, settings)) if settings.deploy.manager is not Manager.STANDALONE else []
-    )
+    settings = submitted_settings(options, home, SystemClock())
+    problems = _problems(settings) if settings.deploy.manager is not Manager.STANDALONE else []
     if problems:
         raise ConfigError(*problems)
     # rewriters are applied by the first attempt, which may see other streams
@@ -103,14 +95,14 @@ def prepare(options: RunOptions, home: Path) -> Deployment:
     return Deployment(
         job,
         uuid.uuid4().hex[:_DIGEST],
-        {**config, LAUNCHER.name: "thread"},
+        Settings.of({**config, LAUNCHER.name: "thread"}),
         tuple(variables(config)),
         home / "deployments" / f"{job.name}-{job.id}",
         options,
     )
 
 
-def _problems(config: Mapping[str, str], settings: Settings) -> list[str]:
+def _problems(settings: Settings) -> list[str]:
     manager = f"{SPARK_MASTER.name}={settings.spark.master}"
     coordinator = settings.coordinator.system
     found = [
@@ -122,7 +114,7 @@ def _problems(config: Mapping[str, str], settings: Settings) -> list[str]:
     found += [
         f"{key}: {match[0]} is a file of this machine, which a deployment does not bring; write ${{env:NAME}}, whose "
         f"value is handed over by a private file"
-        for key, value in sorted(config.items())
+        for key, value in sorted(settings.raw.items())
         for match in _FILE.finditer(value)
         if Path(match["path"]).exists()
     ]
@@ -135,7 +127,7 @@ def _problems(config: Mapping[str, str], settings: Settings) -> list[str]:
         found += [
             f"{key}: {manager}: YARN alone brings it to where the job runs; put it into the image that "
             f"spark.kubernetes.container.image names, and remove the key"
-            for key in sorted(config)
+            for key in sorted(settings.raw)
             if key in _BROUGHT_BY_YARN or YARN_RESOURCE.pattern.fullmatch(key)
         ]
     if settings.job.is_of_processors:

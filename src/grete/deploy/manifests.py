@@ -62,7 +62,7 @@ def shipped_config(deployment: Deployment, namespace: str) -> dict[str, str]:
     What says how the operator reaches the API server stays behind: the pod has a service account.
     """
     of_operator = (KUBECONFIG.name, CONTEXT.name)
-    config = {key: value for key, value in deployment.config.items() if key not in of_operator}
+    config = {key: value for key, value in deployment.settings.raw.items() if key not in of_operator}
     return {
         FACTORY.name: "kubernetes",
         _SERVICE: "false",

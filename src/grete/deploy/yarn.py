@@ -103,7 +103,7 @@ def yarn_plan(deployment: Deployment) -> YarnPlan:
     return YarnPlan(
         tuple(command),
         _properties(deployment),
-        deployment.config,
+        settings.raw,
         archives,
         files,
         deployment.secrets,

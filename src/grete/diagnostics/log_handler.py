@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import socket
 import threading
-from collections.abc import Mapping
 
 import orjson
 
@@ -17,7 +16,6 @@ from grete.api import Serde
 from grete.clock import SystemClock
 from grete.config.redact import Redactor
 from grete.config.settings import Settings
-from grete.config.settings.streams import StreamSettings
 from grete.diagnostics.background_writer import BackgroundWriter
 from grete.diagnostics.log_event import log_event
 from grete.diagnostics.streams import DiagnosticsConfig, redactor_of
@@ -86,7 +84,7 @@ class StreamLogHandler(logging.Handler):
         super().close()
 
 
-def log_handler(diagnostics: DiagnosticsConfig, config: Mapping[str, str]) -> StreamLogHandler | None:
+def log_handler(diagnostics: DiagnosticsConfig, settings: Settings) -> StreamLogHandler | None:
     """The handler that the configuration asks for, None when it asks for none.
 
     Raises:
@@ -103,17 +101,17 @@ def log_handler(diagnostics: DiagnosticsConfig, config: Mapping[str, str]) -> St
         event = log_event(record, mdc={}, host=socket.gethostname(), location=False, hide=Redactor())
         return Message(key, orjson.dumps(event), int(record.created * 1000))
 
-    serde = _serde(target.stream, config)
+    serde = _serde(target.stream, settings)
     writer = BackgroundWriter(lambda: open_sink(target, SystemClock()), name="grete log stream", on_lost=lost)
-    return StreamLogHandler(writer, diagnostics, redactor_of(config), serde)
+    return StreamLogHandler(writer, diagnostics, redactor_of(settings.raw), serde)
 
 
-def _serde(stream: SystemStream, config: Mapping[str, str]) -> Serde | None:
+def _serde(stream: SystemStream, settings: Settings) -> Serde | None:
     """The stream's own serde, else JSON (S2-122)."""
-    named = StreamSettings(config, stream).text("samza.msg.serde")
+    named = settings.stream(stream).text("samza.msg.serde")
     if named is None or named == "json":
         return None
-    serde = load_serde(named, Settings.of(config), used_by=f"the msg.serde of {stream}")
+    serde = load_serde(named, settings, used_by=f"the msg.serde of {stream}")
     try:
         serde.to_bytes({"message": "", "mdc": {}})
     except Exception as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -36,12 +35,12 @@ class DiagnosticsManager:
         self,
         writer: BackgroundWriter,
         diagnostics: DiagnosticsConfig,
-        config: Mapping[str, str],
+        settings: Settings,
         hide: Redactor,
         clock: Clock,
     ) -> None:
         self._writer = writer
-        self._config = config
+        self._settings = settings
         self._hide = hide
         self._clock = clock
         self._mdc = {
@@ -68,9 +67,9 @@ class DiagnosticsManager:
         """Report the start of the process, with configuration (secrets masked) and parameters."""
         start = {
             "containerNumCores": os.cpu_count(),
-            "numPersistentStores": len(Settings.of(self._config).store_names),
+            "numPersistentStores": len(self._settings.store_names),
             "pid": os.getpid(),
-            "config": redact(self._config),
+            "config": redact(self._settings.raw),
             **parameters,
         }
         self._send(start=start)

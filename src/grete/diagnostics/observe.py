@@ -52,10 +52,10 @@ def observed(
     """
     diagnostics = diagnostics_config(settings, job, container, home)
     handlers: list[logging.Handler] = []
-    logs = log_handler(diagnostics, settings.raw) if own_process else None
+    logs = log_handler(diagnostics, settings) if own_process else None
     if logs is not None:
         handlers.append(logs)
-    manager = _manager(diagnostics, settings.raw)
+    manager = _manager(diagnostics, settings)
     if manager is not None:
         if own_process:
             handlers.append(DiagnosticsLogHandler(manager))
@@ -95,9 +95,9 @@ def _hear_more(root: logging.Logger) -> dict[logging.Logger | logging.Handler, i
     return before
 
 
-def _manager(diagnostics: DiagnosticsConfig, config: Mapping[str, str]) -> DiagnosticsManager | None:
+def _manager(diagnostics: DiagnosticsConfig, settings: Settings) -> DiagnosticsManager | None:
     target = diagnostics.events
     if target is None:
         return None
     writer = BackgroundWriter(lambda: open_sink(target, SystemClock()), name="grete diagnostics stream")
-    return DiagnosticsManager(writer, diagnostics, config, redactor_of(config), SystemClock())
+    return DiagnosticsManager(writer, diagnostics, settings, redactor_of(settings.raw), SystemClock())

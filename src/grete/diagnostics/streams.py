@@ -66,11 +66,11 @@ def diagnostics_config(settings: Settings, job: JobId, container: str, home: Pat
 
 
 def log_stream(settings: Settings, stream: SystemStream, home: Path, *, partitions: int = 1) -> LogStream:
-    """A stream that takes records of this kind, with what of the configuration is needed to write to it."""
+    """A stream that takes records of this kind."""
     said = settings.stream(stream)
     for_ever = -1 if said.retention_ms is None else said.retention_ms
     retention = RETENTION_MS if said.find("retention.ms") is None else for_ever
-    return LogStream(stream, settings.system(stream.system).keys_of_creation, home, partitions, retention)
+    return LogStream(stream, settings, home, partitions, retention)
 
 
 def redactor_of(config: Mapping[str, str]) -> Redactor:

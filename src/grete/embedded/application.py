@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 from grete.api import DataFramePipeline, StreamTask
 from grete.config.key_tables.job import APP_CLASS, APPLICATION_PATH, TASK_CLASS
-from grete.config.settings import Settings
+from grete.config.settings.job import JobSettings
 from grete.errors import ConfigError
 
 Application = type[StreamTask] | type[DataFramePipeline]
 
 
-def named(application: Application | None, config: Mapping[str, str]) -> dict[str, str]:
+def named(application: Application | None, given: JobSettings) -> dict[str, str]:
     """The keys that name the application: workers are processes of their own, which load it by its name.
 
     A class of the program's own file is named by that file, which workers import: what must not run there belongs
@@ -38,7 +37,7 @@ def named(application: Application | None, config: Mapping[str, str]) -> dict[st
             f"a module, outside of functions and notebooks, and import it from there"
         )
     found: dict[str, str] = {}
-    is_placed = Settings.of(config).job.application_path is not None
+    is_placed = given.application_path is not None
     if file is not None and not is_placed and not _is_installed(Path(file)):
         top = Path(file).resolve().parents[module.count(".") + (Path(file).name == "__init__.py")]
         found[APPLICATION_PATH.name] = str(top)

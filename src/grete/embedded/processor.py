@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import partial
 from types import TracebackType
 
-from grete.assembly.submission import RunOptions, submitted_config
+from grete.assembly.submission import RunOptions, submitted_settings
 from grete.channel.relay import check_relay
 from grete.clock import SystemClock
 from grete.config.choices import LauncherChoice
@@ -122,9 +122,10 @@ class StreamProcessor:
         Raises:
             ConfigError: the application is no class that other processes can load.
         """
-        path = {} if application is None else named(application, config)
+        given = Settings.of(config).job
+        path = named(application, given)
         self._config = {**config, **path, LAUNCHER.name: LauncherChoice.PROCESSORS.value}
-        self.id = processor_id or Settings.of(config).job.processor_id or uuid.uuid4().hex[:12]
+        self.id = processor_id or given.processor_id or uuid.uuid4().hex[:12]
         self._listener = ProcessorListener() if listener is None else listener
         self._run_container = run_container
         self._lock = threading.RLock()
@@ -158,8 +159,7 @@ class StreamProcessor:
                 raise IllegalStateError(
                     f"processor {self.id} is {self._state}: start() is called once; make another StreamProcessor"
                 )
-            options = self._options()
-            settings = Settings.of(options.config)
+            settings, options = self._options()
             self._listener.before_start()
             with ExitStack() as opened:
                 self._open(settings, options, opened)
@@ -216,8 +216,8 @@ class StreamProcessor:
 
     # --- parts ---
 
-    def _options(self) -> RunOptions:
-        """The configuration as it is submitted, and so that it is checked before anything is written.
+    def _options(self) -> tuple[Settings, RunOptions]:
+        """The settings as they are submitted, and so that it is checked before anything is written.
 
         Raises:
             ConfigError: every problem at once.
@@ -225,11 +225,12 @@ class StreamProcessor:
         asked = RunOptions(config=self._config, stands_by=True, open_launcher=self._open_launcher)
         if self._run_container is not None:
             asked = replace(asked, container_command=())
-        config = submitted_config(asked, grete_home(), SystemClock())
+        settings = submitted_settings(asked, grete_home(), SystemClock())
         if asked.runs_spark:
-            check_installed(Settings.of(config))
-        self._address = config.pop(PROCESSOR_ADDRESS.name, "")  # this processor's, and not the job's
-        return replace(asked, config=config, reached_at=self._address)
+            check_installed(settings)
+        self._address = settings.job.processor_address or ""  # this processor's, and not the job's
+        config = {key: value for key, value in settings.raw.items() if key != PROCESSOR_ADDRESS.name}
+        return settings, replace(asked, config=config, reached_at=self._address)
 
     def _open(self, settings: Settings, options: RunOptions, opened: ExitStack) -> None:
         clock, self._ttl_s = SystemClock(), settings.coordinator.lease_ttl_s

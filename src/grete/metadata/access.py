@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -15,9 +15,9 @@ from grete.model.ids import JobId
 
 @contextmanager
 def open_coordinator_stream(
-    coordinator_config: Mapping[str, str], job: JobId, home: Path, *, source: str = "SamzaContainer"
+    settings: Settings, job: JobId, home: Path, *, source: str = "SamzaContainer"
 ) -> Iterator[CoordinatorStream]:
     """The job's stream, without a fence: for containers' locality and for tools."""
     clock = SystemClock()
-    with closing(open_coordinator_log(Settings.of(coordinator_config), stream_name(job), home, clock)) as log:
+    with closing(open_coordinator_log(settings, stream_name(job), home, clock)) as log:
         yield CoordinatorStream(log, clock, source=source)

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from grete.config.rules.validate import validate
+from grete.config.settings import Settings
 from grete.errors import ConfigError, WireError
 from grete.keyed_log.base import KeyedLog, Record
 from grete.metadata.coordinator_stream import (
@@ -114,23 +115,23 @@ def _is_ours(generation: Generation) -> bool:
     return generation.message.key != _FOREIGN
 
 
-def startable_config(stream: CoordinatorStream) -> dict[str, str]:
+def startable_settings(stream: CoordinatorStream) -> Settings:
     """The stream's configuration; the last valid one before it when it is invalid, as a foreign program may leave it.
 
     Raises:
         ConfigError: neither it nor any before it is valid.
     """
-    config = stream.config()
+    settings = stream.settings()
     try:
-        validate(config)
+        validate(settings.raw)
     except ConfigError as error:
         known = reversed(config_generations(stream.log))
         good = next((one for one in known if one.whole and is_valid(one.config)), None)
         if good is None:
             raise
         _log.warning("the job starts with generation %s, not with the last one: %s", good.number, error)
-        return dict(good.config)
-    return config
+        return Settings.of(good.config)
+    return settings
 
 
 def taken_back(stream: CoordinatorStream, submitted: Mapping[str, str]) -> list[str]:

@@ -8,7 +8,6 @@ finds the job by its name; on another machine it is found with `--config`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from pathlib import Path
 
 import orjson
@@ -69,12 +68,12 @@ def remember_submitted(settings: Settings, job: JobId, home: Path) -> None:
         old.unlink()
 
 
-def forget_job(config: Mapping[str, str], job: JobId, home: Path) -> None:
+def forget_job(settings: Settings, job: JobId, home: Path) -> None:
     """Forget where the job's coordinator stream is. What was never noted is fine."""
     for note in (home / _FOLDER / f"{job.key}.json", _old_path(job, home)):
         if note is not None:
             note.unlink(missing_ok=True)
-    path = coordinator_file(Settings.of(config), home) if config else home / "local" / FILE_NAME
+    path = coordinator_file(settings, home)
     if not path.exists():
         return
     file = open_file(path)
@@ -86,13 +85,13 @@ def forget_job(config: Mapping[str, str], job: JobId, home: Path) -> None:
         file.close()
 
 
-def where_submitted(job: JobId, home: Path) -> dict[str, str]:
-    """The coordinator system's configuration of a job that was submitted from this home; empty when it is our own."""
+def where_submitted(job: JobId, home: Path) -> Settings:
+    """The coordinator system's settings of a job that was submitted from this home; empty when it is our own."""
     path = home / _FOLDER / f"{job.key}.json"
     if path.exists():
         return _read(path)
     old = _old_path(job, home)
-    return {} if old is None else _read(old)
+    return Settings() if old is None else _read(old)
 
 
 def _old_path(job: JobId, home: Path) -> Path | None:
@@ -100,8 +99,7 @@ def _old_path(job: JobId, home: Path) -> Path | None:
     path = home / _FOLDER / f"{job}.json"
     if job.key == str(job) or not path.exists():
         return None
-    found = _read(path)
-    return path if Settings.of(found).job.id == job else None
+    return path if _read(path).job.id == job else None
 
 
 def submitted_jobs(home: Path) -> list[JobId]:
@@ -109,21 +107,19 @@ def submitted_jobs(home: Path) -> list[JobId]:
     found = []
     for path in sorted((home / _FOLDER).glob("*.json")):
         try:
-            config = _read(path)
+            found.append(_read(path).job.id)
         except JobError as error:
             _log.warning("%s", error)
-            continue
-        found.append(Settings.of(config).job.id)
     return found
 
 
-def _read(path: Path) -> dict[str, str]:
+def _read(path: Path) -> Settings:
     try:
         document = orjson.loads(path.read_bytes())
-        found = {str(key): str(value) for key, value in document.items()}
+        found = Settings.of({str(key): str(value) for key, value in document.items()})
     except (orjson.JSONDecodeError, AttributeError) as error:
         raise _damaged(path, repr(error)) from error
-    if not Settings.of(found).job.written_id.name:
+    if not found.job.written_id.name:
         raise _damaged(path, "it names no job")
     return found
 

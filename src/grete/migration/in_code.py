@@ -75,7 +75,9 @@ def regexes(config: Mapping[str, str], list_streams: StreamLister | None) -> Not
 
 def _chosen(config: Mapping[str, str], name: str, list_streams: StreamLister) -> Note:
     regex = InputRegex.of(name, config)
-    chosen = sorted(stream for stream in list_streams(regex.system, config) if regex.chooses(stream))
+    chosen = sorted(
+        stream for stream in list_streams(regex.system, Settings.of(config)) if regex.chooses(stream)
+    )
     more = f" and {len(chosen) - _MOST_NAMED} more" if len(chosen) > _MOST_NAMED else ""
     says = f"chooses {', '.join(chosen[:_MOST_NAMED]) or 'no stream that there is now'}{more}"
     return Note(NoteSection.STREAMS, REWRITER_REGEX.named(name), Outcome.AS_IS, says)

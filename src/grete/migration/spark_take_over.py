@@ -55,7 +55,7 @@ class SparkTakeOver:
 
 
 def take_over_query(
-    location: Location, config: Mapping[str, str], home: Path, clock: Clock, *, discard_state: bool
+    location: Location, settings: Settings, home: Path, clock: Clock, *, discard_state: bool
 ) -> SparkTakeOver:
     """Look at a query's checkpoint location and at the job that is to go on from it. Writes nothing.
 
@@ -64,14 +64,13 @@ def take_over_query(
         HeldByOther: the job runs.
         LogError, StreamError: brokers do not answer, or an input is not there.
     """
-    settings, query = Settings.of(config), read_query(location)
-    job = settings.job.id
-    with _existing(job, config) as handle:
+    query, job = read_query(location), settings.job.id
+    with _existing(job, settings) as handle:
         if handle is not None and (holder := handle.holder()) is not None:
             raise HeldByOther(f"job {job.shown}", f"{holder}: {_STOP}")
         remembered = Remembered() if handle is None else remembered_by(handle.stream)
-        in_force = {} if handle is None else handle.config()
-    ends = ends_of(config, home, clock)
+        in_force = None if handle is None else handle.settings
+    ends = ends_of(settings, home, clock)
     model = calculate(settings, {stream: len(found) for stream, found in ends.items()}, remembered).model
     wanted = dict(_wanted(query.committed_ends, settings, ends))
     tasks = tuple(
@@ -86,9 +85,9 @@ def take_over_query(
         for task in container.tasks.values()
     )
     notes = [
-        *_has_checkpoints(config, job, home, clock, [task.task for task in tasks]),
+        *_has_checkpoints(settings, job, home, clock, [task.task for task in tasks]),
         *_of_query(query, discard_state=discard_state),
-        *_of_time_zone(query, config, in_force),
+        *_of_time_zone(query, settings, in_force),
         *_of_streams(query, settings, ends),
         *(note for ssp, offset in wanted.items() for note in _of_offset(ssp, offset, settings, ends)),
     ]
@@ -96,11 +95,11 @@ def take_over_query(
 
 
 @contextmanager
-def _existing(job: JobId, config: Mapping[str, str]) -> Iterator[JobHandle | None]:
+def _existing(job: JobId, settings: Settings) -> Iterator[JobHandle | None]:
     """The job's coordinator stream, None of a job that was never submitted."""
     with ExitStack() as stack:
         try:
-            yield stack.enter_context(open_job(job, config))
+            yield stack.enter_context(open_job(job, settings))
         except JobNotFound:
             yield None
 
@@ -127,10 +126,9 @@ def _wanted(offsets: Offsets, settings: Settings, ends: Ends) -> Iterator[tuple[
 
 
 def _has_checkpoints(
-    config: Mapping[str, str], job: JobId, home: Path, clock: Clock, tasks: Sequence[TaskName]
+    settings: Settings, job: JobId, home: Path, clock: Clock, tasks: Sequence[TaskName]
 ) -> Iterator[Note]:
-    settings = Settings.of(config)
-    found = set(written_checkpoints(config, job, clock).commits)
+    found = set(written_checkpoints(settings, job, clock).commits)
     store = open_store(StoreContext(job, settings, home, clock))
     if store is not None:
         with ExitStack() as stack:
@@ -193,12 +191,12 @@ def _of_state(query: OldQuery, *, discard_state: bool) -> Note:
     )
 
 
-def _of_time_zone(query: OldQuery, config: Mapping[str, str], in_force: Mapping[str, str]) -> Iterator[Note]:
+def _of_time_zone(query: OldQuery, settings: Settings, in_force: Settings | None) -> Iterator[Note]:
     """Whether texts and dates mean the same instants to the job as to the query, as far as that is known."""
-    zone = Settings.of(with_time_zone(config, in_force)).spark.time_zone
+    zone = with_time_zone(settings, in_force).spark.time_zone
     if zone is None or zone == query.time_zone:
         return
-    is_named = Settings.of(config).spark.time_zone is not None
+    is_named = settings.spark.time_zone is not None
     whose = "the configuration's" if is_named else "the job's" if in_force else "this machine's"
     had = (
         "the query's is not in its checkpoint: its program set it, or it was that of the driver's machine"
@@ -287,7 +285,7 @@ def _of_offset(ssp: SystemStreamPartition, offset: int, settings: Settings, ends
     )
 
 
-def execute(found: SparkTakeOver, config: Mapping[str, str], home: Path, clock: Clock) -> None:
+def execute(found: SparkTakeOver, settings: Settings, home: Path, clock: Clock) -> None:
     """Write the checkpoints that were found, in one append, durable on return.
 
     Raises:
@@ -295,7 +293,7 @@ def execute(found: SparkTakeOver, config: Mapping[str, str], home: Path, clock: 
         JobError: something is in the way; or the query has gone on since it was looked at. Nothing was written.
     """
     assert not found.blocks, "what blocks was shown to the operator"
-    with _existing(found.job, config) as handle, ExitStack() as stack:
+    with _existing(found.job, settings) as handle, ExitStack() as stack:
         if handle is not None:
             stack.enter_context(handle.stopped(_STOP))
         now = read_query(found.query.folder)
@@ -304,7 +302,7 @@ def execute(found: SparkTakeOver, config: Mapping[str, str], home: Path, clock: 
                 f"the query in {found.query.folder} still runs: batch {now.planned} was planned, and {now.committed} "
                 f"committed, since this was worked out. Stop it first; nothing was written"
             )
-        _write(found, Settings.of(config), home, clock)
+        _write(found, settings, home, clock)
 
 
 def _write(found: SparkTakeOver, settings: Settings, home: Path, clock: Clock) -> None:

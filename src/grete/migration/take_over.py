@@ -100,7 +100,7 @@ def take_over(config: Mapping[str, str], home: Path, clock: Clock) -> TakeOver:
         raise ConfigError(f"--coordinator-stream reads Kafka, and the coordinator stream is on {system!r}")
     inspector = KafkaInspector(config, system, clock)
     name = stream_name(job)
-    written = written_checkpoints(config, job, clock)
+    written = written_checkpoints(settings, job, clock)
     store = open_store(StoreContext(job, settings, home, clock)) if inspector.topic(name) is None else None
     if inspector.topic(name) is None and store is None and not written.commits:
         return _never_ran(name)
@@ -110,7 +110,7 @@ def take_over(config: Mapping[str, str], home: Path, clock: Clock) -> TakeOver:
         with closing(ExistingLog(inspector.clients(name), clock)) as log:
             stream = CoordinatorStream(log, clock, source="grete-migrate")
             in_force, remembered, standalone = stream.config(), remembered_by(stream), []
-    ends = ends_of(config, home, clock)
+    ends = ends_of(settings, home, clock)
     calculated = calculate(settings, {stream: len(found) for stream, found in ends.items()}, remembered)
     sources = [f"topic {checkpoint_log_name(job)} of system {log_system(config)}"] if written.commits else []
     if store is not None:
@@ -168,24 +168,23 @@ def remembered_by(stream: CoordinatorStream) -> Remembered:
 
 
 def ends_of(
-    config: Mapping[str, str], home: Path, clock: Clock
+    settings: Settings, home: Path, clock: Clock
 ) -> dict[SystemStream, Mapping[int, PartitionOffsets]]:
     """The offsets that the job's inputs hold."""
     found = {}
-    settings = Settings.of(config)
     for stream in settings.task.all_inputs:
         with closing(open_system(settings, stream.system, home, clock)) as system:
             found[stream] = system.offsets(stream.stream)
     return found
 
 
-def written_checkpoints(config: Mapping[str, str], job: JobId, clock: Clock) -> CheckpointLogContent:
+def written_checkpoints(settings: Settings, job: JobId, clock: Clock) -> CheckpointLogContent:
     """The content of the job's checkpoint log, empty when there is none."""
-    system = log_system(config)
+    system = log_system(settings.raw)
     name, nothing = checkpoint_log_name(job), CheckpointLogContent(frozenset(), {}, {})
-    if not Settings.of(config).system(system).capabilities.kafka_topics:
+    if not settings.system(system).capabilities.kafka_topics:
         return nothing
-    inspector = KafkaInspector(config, system, clock)
+    inspector = KafkaInspector(settings.raw, system, clock)
     if inspector.topic(name) is None:
         return nothing
     with closing(ExistingLog(inspector.clients(name), clock)) as log:
@@ -279,7 +278,7 @@ def _start(
 def _changelogs(config: Mapping[str, str], job: JobId, calculated: Calculated, clock: Clock) -> Notes:
     settings, system = Settings.of(config), log_system(config)
     needed = max(calculated.changelog.values(), default=-1) + 1
-    streams = TopicsOfStreams(config, system)
+    streams = TopicsOfStreams(settings, system)
     for store in settings.store_names:
         name = settings.store(store).changelog_stream(job)
         topic = (

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 from grete.config.rules.changes import refusal
 from grete.config.rules.validate import validate
-from grete.config.settings import Settings
 from grete.config.time_zone import TIME_ZONE
 from grete.errors import ConfigError
 from grete.metadata.config_history import is_valid
@@ -24,9 +23,10 @@ def set_config(
     Raises:
         ConfigError: the result would be invalid, or a set-once key of a stateful job would change.
     """
-    old = handle.config()
-    if changes.get(TIME_ZONE, "") is None and Settings.of(old).job.is_pipeline:
+    settings = handle.settings
+    if changes.get(TIME_ZONE, "") is None and settings.job.is_pipeline:
         raise ConfigError(f"{TIME_ZONE} is kept for the life of a pipeline: set it to another zone instead")
+    old = settings.raw
     new = {**old, **{key: value for key, value in changes.items() if value is not None}}
     new = {key: value for key, value in new.items() if changes.get(key, "") is not None}
     _check(handle, old, new, force)

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grete.checkpoint.store import CheckpointStore
-from grete.config.settings import Settings
 from grete.diagnostics.streams import JOB_COORDINATOR, diagnostics_config, log_stream_name
 from grete.errors import ConfigError, JobError, StreamNotFound
 from grete.metadata.coordinator_stream import stream_name
-from grete.metadata.job_index import forget_job, jobs
+from grete.metadata.job_index import forget_job, jobs, where_submitted
 from grete.model.ids import JobId, SystemStream, TaskName
 from grete.operations.job_handle import JobHandle
 from grete.operations.orphans import running_here
@@ -125,8 +124,8 @@ def delete_job(handle: JobHandle) -> None:
     """
     with handle.stopped("stop it first: grete stop") as leadership:
         _refuse_orphans(handle)
-        found, config = belongings(handle), handle.config()
-        job = Settings.of(config).job
+        found, settings = belongings(handle), handle.settings
+        job = settings.job
         standby, lineages = (of(handle.job, handle.home) for of in (job.standby_directory, job.lineage_place))
         for folder in (Path(found.folder), standby, lineages):
             if isinstance(folder, Path):  # file systems of Hadoop's are reached by Spark alone
@@ -138,7 +137,7 @@ def delete_job(handle: JobHandle) -> None:
             stream = SystemStream.parse(found.log_stream)
             with handle.system(stream.system) as system, suppress(StreamNotFound):
                 system.delete_stream(stream.stream)
-        if config:
+        if settings.raw:
             with handle.commit_system() as system:
                 for name in found.changelogs:
                     with suppress(StreamNotFound):  # another process was faster
@@ -146,13 +145,14 @@ def delete_job(handle: JobHandle) -> None:
                 system.checkpoint_log(handle.checkpoint_log_name).delete()
         handle.coordinator_log.delete()
         handle.forget_leadership(leadership)
-    forget_job(config, handle.job, handle.home)
+    forget_job(settings, handle.job, handle.home)
 
 
 def forget_failed_submit(job: JobId, home: Path) -> None:
     """Forget a job of which nothing was ever written."""
-    shutil.rmtree(Settings.of({}).job.state_directory(job, home), ignore_errors=True)
-    forget_job({}, job, home)
+    settings = where_submitted(job, home)
+    shutil.rmtree(settings.job.state_directory(job, home), ignore_errors=True)
+    forget_job(settings, job, home)
 
 
 def _refuse_orphans(handle: JobHandle) -> None:

@@ -89,9 +89,7 @@ def not_read(task: str, ssp: SystemStreamPartition, reads: Sequence[SystemStream
 class JobHandle:
     """One job's stream, checkpoints and system, opened by `open_job`."""
 
-    def __init__(
-        self, job: JobId, home: Path, log: KeyedLog, given: Mapping[str, str], stack: ExitStack
-    ) -> None:
+    def __init__(self, job: JobId, home: Path, log: KeyedLog, given: Settings, stack: ExitStack) -> None:
         """`given` is used as long as the stream has no configuration. What is opened later is closed with `stack`."""
         self.job = job
         self.home = home
@@ -109,7 +107,7 @@ class JobHandle:
     @property
     def settings(self) -> Settings:
         """The settings in force."""
-        return Settings.of(self.config())
+        return self.stream.settings()
 
     def config_generations(self) -> list[Generation]:
         """Every generation that is still in the stream, oldest first."""
@@ -136,15 +134,20 @@ class JobHandle:
     @property
     def lease_s(self) -> float:
         """How long a silent coordinator is left alone."""
-        return Settings.of(self.config() or self._given).coordinator.lease_ttl_s
+        return self._known.coordinator.lease_ttl_s
+
+    @property
+    def _known(self) -> Settings:
+        settings = self.settings
+        return settings if settings.raw else self._given
 
     @cached_property
     def _coordination(self) -> Coordination:
         """Opened when it is first asked: on Kafka it takes a connection of its own."""
-        known = self.config() or self._given
-        own = {key.name: self._given[key.name] for key in (KUBECONFIG, CONTEXT) if key.name in self._given}
-        settings = Settings.of({**known, **own})  # a pod reaches its API server otherwise than we do
-        coordination = open_coordination(settings, self.home, self._clock, ttl_s=self.lease_s)
+        given = self._given.raw
+        own = {key.name: given[key.name] for key in (KUBECONFIG, CONTEXT) if key.name in given}
+        known = Settings.of({**self._known.raw, **own})  # a pod reaches its API server otherwise than we do
+        coordination = open_coordination(known, self.home, self._clock, ttl_s=self.lease_s)
         self._stack.callback(coordination.close)
         return coordination
 
@@ -362,21 +365,17 @@ class JobHandle:
 
 
 @contextmanager
-def open_job(
-    job: JobId, config: Mapping[str, str] | None = None, *, must_exist: bool = True
-) -> Iterator[JobHandle]:
+def open_job(job: JobId, settings: Settings | None = None, *, must_exist: bool = True) -> Iterator[JobHandle]:
     """Open a job's stream.
 
     Raises:
         JobNotFound: there is no such job in this GRETE_HOME, or nothing of it was ever written.
     """
     home = grete_home()
-    given = config or where_submitted(job, home)
+    given = settings or where_submitted(job, home)
     with ExitStack() as stack:
         try:
-            log = open_coordinator_log(
-                Settings.of(given), stream_name(job), home, SystemClock(), must_exist=must_exist
-            )
+            log = open_coordinator_log(given, stream_name(job), home, SystemClock(), must_exist=must_exist)
         except LogNotFound as error:
             meant = did_you_mean(job.shown, [one.shown for one in jobs(home)])
             way_out = meant or ": run it first, set GRETE_HOME, or name its configuration with --config"

@@ -14,9 +14,9 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from grete.api import DataFramePipeline, StreamTask
 from grete.checkpoint.offset_manager import StartingOffsets
 from grete.clock import SystemClock
+from grete.config.paths import working_folder
 from grete.config.redact import redact_value
 from grete.container.assignment import Assignment, parse_assignment
 from grete.container.checkpoints import commit_target
@@ -43,7 +43,7 @@ def tried(assignment: Assignment, home: Path) -> dict[str, Any]:
     """
     enter(assignment, home)
     job = assignment.settings.job
-    check_application(job, DataFramePipeline if job.is_pipeline else StreamTask)
+    check_application(assignment.settings)
     try:
         from grete.spark.pipeline import plan_text
         from grete.spark.pipeline import run as pipeline_run
@@ -96,7 +96,7 @@ def _own_settings(assignment: Assignment, kafka_system: str | None) -> dict[str,
 def main() -> int:
     """Answer; also of what went wrong."""
     try:
-        answer = tried(parse_assignment(json.load(sys.stdin)), grete_home())
+        answer = tried(parse_assignment(json.load(sys.stdin), working_folder()), grete_home())
     except GreteError as error:
         answer = {"error": str(error), "exit_code": exit_code(error)}
     Path(sys.argv[1]).write_text(json.dumps(answer))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -20,12 +20,11 @@ from grete.systems.base import Message
 class LogStream:
     """A stream for logs. Plain values: it travels to executors.
 
-    `config` has the keys of its system and of streams: references to secrets, or secrets. Records older than
-    `retention_ms` may go, -1 keeps them.
+    Records older than `retention_ms` may go, -1 keeps them.
     """
 
     stream: SystemStream
-    config: Mapping[str, str] = field(repr=False)
+    settings: Settings
     home: Path
     partitions: int
     retention_ms: int
@@ -49,7 +48,7 @@ def open_sink(target: LogStream, clock: Clock) -> LogSink:
         GreteError: it cannot be created, or there is no answer.
         MissingExtra: the client library is not installed.
     """
-    kind = Settings.of(target.config).system(target.stream.system).kind
+    kind = target.settings.system(target.stream.system).kind
     made = system_type(kind).log_sink
     if made is None:
         raise ConfigError(

@@ -82,7 +82,7 @@ class OutputSystems:
         if system_type(self._settings.system(known_as.system).kind).log_sink is None:
             return _Appending(system, stream)
         partitions = system.partition_count(stream)
-        return open_sink(LogStream(known_as, self._settings.raw, self._home, partitions, -1), self._clock)
+        return open_sink(LogStream(known_as, self._settings, self._home, partitions, -1), self._clock)
 
     def close(self) -> None:
         """Close those that were opened here."""

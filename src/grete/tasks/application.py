@@ -9,13 +9,13 @@ from grete.api import DataFramePipeline, StreamTask
 from grete.application.beside import other_gretes
 from grete.application.load import check_class, find_modules_in, load_class
 from grete.config.key_tables.job import APP_CLASS, TASK_CLASS
-from grete.config.settings.job import JobSettings
+from grete.config.settings import Settings
 from grete.tasks.isolated.worker import IsolatedApplication, minimal_hello
 
 _log = logging.getLogger("grete.container")
 
 
-def check_application(job: JobSettings, kind: type[StreamTask] | type[DataFramePipeline]) -> None:
+def check_application(settings: Settings) -> None:
     """Find out, before anything is started for it, whether the application can be loaded.
 
     A pipeline with an environment of its own is loaded when it builds, by the process that it builds in.
@@ -24,6 +24,7 @@ def check_application(job: JobSettings, kind: type[StreamTask] | type[DataFrameP
         ConfigError: it cannot be found, or is not of that kind.
         ApplicationError: its module fails while it is imported.
     """
+    job = settings.job
     folder = job.application_path
     if job.is_isolated:
         environment = job.application_environment
@@ -34,13 +35,13 @@ def check_application(job: JobSettings, kind: type[StreamTask] | type[DataFrameP
                 version,
                 grete.__version__,
             )
-        if kind is StreamTask:
-            said = minimal_hello(job.raw, job.task_class or "", job.modules_folder)
+        if not job.is_pipeline:
+            said = minimal_hello(settings, job.task_class or "", job.modules_folder)
             IsolatedApplication(said, folder, environment).close()
         return
     find_modules_in(folder)
     key, path = (
-        (TASK_CLASS.name, job.task_class) if kind is StreamTask else (APP_CLASS.name, job.application_class)
+        (APP_CLASS.name, job.application_class) if job.is_pipeline else (TASK_CLASS.name, job.task_class)
     )
     found = load_class(path or "", key)
-    check_class(found, kind, key, path or "")
+    check_class(found, DataFramePipeline if job.is_pipeline else StreamTask, key, path or "")

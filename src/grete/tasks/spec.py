@@ -72,7 +72,7 @@ class RunnerSpec:
 
     incarnation: str
     job: str
-    config: Mapping[str, str]
+    settings: Settings
     task_class: str
     application_path: str | None
     ssps: tuple[SystemStreamPartition, ...]
@@ -88,11 +88,6 @@ class RunnerSpec:
     diagnostics: DiagnosticsConfig | None = None
     standby_directories: tuple[str, ...] = ()
     application_environment: str | None = None
-
-    @property
-    def settings(self) -> Settings:
-        """The settings of the configuration, which is what travels to executors."""
-        return Settings.of(self.config)
 
 
 @dataclass(frozen=True, slots=True)

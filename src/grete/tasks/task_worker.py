@@ -127,7 +127,7 @@ class TaskWorker(Undoable):
             context = Context(
                 self.task.name,
                 [self._spec.ssps[index] for index in self.task.ssps],
-                ApplicationConfig(self._spec.config),
+                ApplicationConfig(self._spec.settings.raw),
                 self.stores,
                 self.metrics,
                 self.timers,

@@ -31,7 +31,7 @@ def attach_logs(spec: RunnerSpec) -> None:
         log_to_stderr(os.environ.get("GRETE_LOG_LEVEL", "INFO"))
     if spec.diagnostics is None or spec.diagnostics.logs is None:
         return
-    _handler = log_handler(spec.diagnostics, spec.config)
+    _handler = log_handler(spec.diagnostics, spec.settings)
     if _handler is not None:
         root.addHandler(_handler)
 

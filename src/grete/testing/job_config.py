@@ -37,7 +37,7 @@ def prepared(
     for system in Settings.of(kept).system_names:
         kept.pop(SYSTEM_PATH.named(system), None)
         kept[SYSTEM_FACTORY.named(system)] = EMBEDDED_SYSTEM
-    return with_time_zone(kept, {})
+    return dict(with_time_zone(Settings.of(kept), None).raw)
 
 
 def with_checkpoints_in(directory: Path, config: Mapping[str, str]) -> dict[str, str]:

@@ -63,7 +63,9 @@ def write_job_model(
     if problems:
         raise JobError("\n".join(problems))
     problems = list(
-        renamed_tasks(stream, calculated.model, remembered.active_ssps, read_commits, clock.wall_ms())
+        renamed_tasks(
+            stream, settings, calculated.model, remembered.active_ssps, read_commits, clock.wall_ms()
+        )
     )
     if problems:
         raise ConfigError(*problems)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from grete.api import StreamTask
 from grete.config.settings import Settings
 from grete.errors import (
     ApplicationError,
@@ -47,7 +46,7 @@ def test_an_application_that_cannot_be_loaded_is_known_before_a_record_is_read(
         (folder / f"{name.partition(':')[0]}.py").write_text(source)
     config = {"task.class": name, "job.application.path": str(folder)}
     with pytest.raises(kind, match=says) as raised:
-        check_application(Settings.of(config).job, StreamTask)
+        check_application(Settings.of(config))
     assert exit_code(raised.value) in (ExitCode.CONFIG, ExitCode.UNUSABLE)
 
 

@@ -14,6 +14,7 @@ from tests.support.isolated_application import CONFIG, Start, answer, sent
 from tests.support.isolated_application import start as start
 
 from grete.application.beside import ApplicationProcess
+from grete.config.settings import Settings
 from grete.errors import ApplicationError, ApplicationGone, ConfigError, ProcessingError
 from grete.tasks.isolated.worker import minimal_hello
 
@@ -53,7 +54,9 @@ def test_an_import_that_hangs_is_named(tmp_path: Path) -> None:
     (tmp_path / "hanging.py").write_text("import time; print('so tired', flush=True); time.sleep(1000)")
     hanging = ApplicationProcess(sys.executable, str(tmp_path), shown="hanging:Task", start_s=2.0)
     with pytest.raises(ApplicationError, match=r"(?s)hanging:Task .* was not imported within 2 s.*so tired"):
-        hanging.load(minimal_hello(CONFIG, "hanging:Task"), lambda verb, value, blobs: (None, ()))
+        hanging.load(
+            minimal_hello(Settings.of(CONFIG), "hanging:Task"), lambda verb, value, blobs: (None, ())
+        )
     hanging.close()
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -288,7 +289,7 @@ def test_what_is_pending_travels_in_the_coordinators_document(job: JobUnderTest)
             }
         ],
     }
-    assert parse_assignment(json.loads(json.dumps(document))) == made
+    assert parse_assignment(json.loads(json.dumps(document)), Path.cwd()) == made
 
 
 def test_offsets_acknowledgement_and_stores_change_in_one_transaction(

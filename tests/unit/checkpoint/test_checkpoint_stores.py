@@ -88,9 +88,8 @@ class Container:
         ssp = {"system": "local", "stream": "in", "partition": 0}
         task = {"name": TASK, "ssps": [ssp], "changelog_partition": 0}
         job = {"name": "j", "id": "1"}
-        return parse_assignment(
-            {"job": job, "container_id": "0", "epoch": 1, "config": config, "tasks": [task]}
-        )
+        document = {"job": job, "container_id": "0", "epoch": 1, "config": config, "tasks": [task]}
+        return parse_assignment(document, Path.cwd())
 
     def start(self, factory: str, *, then_commit: str | None = None) -> str | None:
         """Start, say where the task stands, and commit an offset if one is given."""

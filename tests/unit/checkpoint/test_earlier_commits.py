@@ -7,6 +7,7 @@ from typing import cast
 import pytest
 
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
+from grete.config.settings import Settings
 from grete.errors import CheckpointsMoved
 from grete.keyed_log.base import Record
 from grete.model.fence import Fence
@@ -25,7 +26,7 @@ def commits() -> EarlierCommits:
     spec = RunnerSpec(
         incarnation="here",
         job="job-1",
-        config={},
+        settings=Settings(),
         task_class="tasks:Task",
         application_path="",
         ssps=INPUTS[:1],

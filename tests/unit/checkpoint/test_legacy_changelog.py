@@ -74,9 +74,9 @@ def test_a_job_without_the_old_form_has_none(stream: CoordinatorStream) -> None:
     foreign = [Entry(b'{"type":"checkpoint"}', b"1"), Entry(b'"changelog-partition-mapping', b"2")]
     log = MemoryKeyedLog(SystemClock())
     log.append(foreign)
-    assert legacy_mapping(stream, log.read(), {}, JOB) == {}
+    assert legacy_mapping(stream, log.read(), Settings().task, JOB) == {}
     log.append([Entry(KEY, MAPPING), Entry(KEY, None)])
-    assert legacy_mapping(stream, log.read(), {}, JOB) == {}
+    assert legacy_mapping(stream, log.read(), Settings().task, JOB) == {}
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 from grete.cli.doctor_connector import connector
 from grete.cli.doctor_finding import Finding
 from grete.cli.doctor_kafka import brokers, changelog_topic, clock, isolation, log_topic
+from grete.config.settings import Settings
 from grete.kafka.inspector import BrokerFacts, TopicFacts
 from grete.systems.kafka.stream_settings import KafkaStreamSettings
 
@@ -63,7 +64,7 @@ def test_a_topic_that_is_not_there_is_judged_by_the_brokers_it_needs() -> None:
 
 
 def test_a_changelog_may_have_many_partitions_and_must_be_compacted() -> None:
-    streams = KafkaStreamSettings({}, "kafka")
+    streams = KafkaStreamSettings(Settings(), "kafka")
     assert failed(list(changelog_topic("kafka", streams, topic(partitions=8)))) == ""
     found = failed(list(changelog_topic("kafka", streams, topic(cleanup_policy="delete"))))
     assert "state that does not change would be deleted by age" in found
@@ -109,6 +110,7 @@ def test_a_clock_behind_that_of_the_last_writer() -> None:
     ("version", "ok"), [("2.13:4.2.0", True), ("2.13:3.5.1", False), ("2.12:4.2.0", False)]
 )
 def test_the_connector_is_of_sparks_version(version: str, ok: bool) -> None:
-    (finding,) = connector({"spark.jars.packages": f"a:b:1,org.apache.spark:spark-sql-kafka-0-10_{version}"})
+    packages = f"a:b:1,org.apache.spark:spark-sql-kafka-0-10_{version}"
+    (finding,) = connector(Settings.of({"spark.jars.packages": packages}).spark)
     assert finding.ok is ok
     assert finding.way_out.endswith("spark-sql-kafka-0-10_2.13:4.2.0")

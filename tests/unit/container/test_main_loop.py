@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from grete.config.settings import Settings
 from grete.container import lifecycle
 from grete.container.assignment import Assignment
 from grete.container.control import Control, Ended
@@ -132,7 +133,7 @@ def test_what_takes_long_to_start_is_begun_once_and_before_the_container_writes_
     hosts: list[int] = []
 
     def count_hosts(assignment: Assignment) -> None:
-        with open_coordinator_stream({}, assignment.job, tmp_path) as stream:
+        with open_coordinator_stream(Settings(), assignment.job, tmp_path) as stream:
             hosts.append(len(LocalityManager(stream).read_locality()))
 
     def work(assignment: Assignment, control: Control, on_batch: Any) -> Ended:
@@ -202,7 +203,7 @@ def test_a_coordinator_whose_token_cannot_be_read_yet_is_found_as_soon_as_it_can
     found: list[bool] = []
 
     def work(assignment: Assignment, control: Control, on_batch: Any) -> Ended:
-        with open_coordinator_stream({}, assignment.job, tmp_path) as stream:
+        with open_coordinator_stream(Settings(), assignment.job, tmp_path) as stream:
             for token_file in ("", str(tmp_path), str(token)):
                 write_state(stream, JobState("running", "run", 2, url, token_file))
                 found.append(container._find_coordinator() is not None)
@@ -241,7 +242,7 @@ def test_no_word_in_the_stream_sends_a_file_elsewhere_or_keeps_the_container_fro
     def work(assignment: Assignment, control: Control, on_batch: Any) -> Ended:
         (tmp_path / "jobs" / "job-1").mkdir(parents=True)
         (tmp_path / token_file).write_bytes(content)
-        with open_coordinator_stream({}, assignment.job, tmp_path) as stream:
+        with open_coordinator_stream(Settings(), assignment.job, tmp_path) as stream:
             write_state(stream, JobState("running", "run", 2, url, str(tmp_path / token_file)))
         found.append(container._find_coordinator())
         return Ended.DRAINED

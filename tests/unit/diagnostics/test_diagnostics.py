@@ -212,9 +212,9 @@ def test_a_stream_has_a_partition_for_each_container(tmp_path: Path, system: Loc
 
 
 def test_the_streams_own_serde_is_used(tmp_path: Path) -> None:
-    config = {**CONFIG, f"streams.{LOGS}.samza.msg.serde": "integer"}
+    settings = Settings.of({**CONFIG, f"streams.{LOGS}.samza.msg.serde": "integer"})
     with pytest.raises(ConfigError, match="'integer' cannot write a log event"):
-        log_handler(diagnostics_config(Settings.of(config), JOB, "samza-container-0", tmp_path), config)
+        log_handler(diagnostics_config(settings, JOB, "samza-container-0", tmp_path), settings)
 
 
 def test_a_process_without_a_name_cannot_log_to_a_stream(tmp_path: Path) -> None:

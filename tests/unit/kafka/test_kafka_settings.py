@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from grete.clock import SystemClock
 from grete.config.kafka_tuning import KafkaTuning, kafka_tuning
 from grete.config.rules.validate import check
+from grete.config.settings import Settings
 from grete.errors import ConfigError
 from grete.kafka.client import KafkaConnection
 from grete.kafka.settings import (
@@ -233,7 +234,6 @@ def test_a_wrong_setting_of_a_client_is_refused_at_the_submit() -> None:
     "key", ["streams.orders.replication.factor", "systems.kafka.default.stream.replication.factor"]
 )
 def test_a_replication_factor_that_is_none_is_named_by_the_key_that_says_it(key: str) -> None:
+    settings = Settings.of({"streams.orders.samza.system": "kafka", key: "many"})
     with pytest.raises(ConfigError, match=f"^{key}='many'"):
-        KafkaStreamSettings({"streams.orders.samza.system": "kafka", key: "many"}, "kafka").of(
-            StreamSpec("orders", 1)
-        )
+        KafkaStreamSettings(settings, "kafka").of(StreamSpec("orders", 1))

@@ -12,7 +12,7 @@ from grete.clock import SystemClock
 from grete.errors import ConfigError
 from grete.keyed_log.memory import MemoryKeyedLog
 from grete.keyed_log.sqlite import SqliteKeyedLog
-from grete.metadata.config_history import config_generations, startable_config
+from grete.metadata.config_history import config_generations, startable_settings
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.stream_compaction import StreamCompaction
 from grete.sqlite_file import open_file
@@ -56,10 +56,10 @@ def test_generations_after_the_first_that_is_left_are_whole(stream: CoordinatorS
 def test_a_start_does_not_go_back_to_what_is_left_of_a_configuration(stream: CoordinatorStream) -> None:
     stream.write_config({**GOOD, LIMIT: "100"}, run_id="a")
     stream.change_config({LIMIT: "abc"}, run_id="a")
-    assert startable_config(stream)[LIMIT] == "100"
+    assert startable_settings(stream).raw[LIMIT] == "100"
     stream.log.compact()
     with pytest.raises(ConfigError, match=LIMIT):
-        startable_config(read_again(stream))
+        startable_settings(read_again(stream))
 
 
 class Brokers(SqliteKeyedLog):

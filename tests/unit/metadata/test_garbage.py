@@ -13,12 +13,11 @@ import pytest
 
 from grete.cli.main import main
 from grete.clock import SystemClock
-from grete.config.settings import Settings
 from grete.coordinator.metadata_manager import JobCoordinatorMetadataManager
 from grete.coordinator.plan import Planner
 from grete.errors import JobError
 from grete.keyed_log.base import Entry
-from grete.metadata.config_history import startable_config
+from grete.metadata.config_history import startable_settings
 from grete.metadata.container_requests import read_container_requests
 from grete.metadata.coordinator_stream import GENERATION
 from grete.metadata.history import HISTORY, History
@@ -170,7 +169,7 @@ def start(handle: JobHandle) -> None:
     """Reads and writes of a coordinator before its containers run."""
     stream = handle.stream
     with ExitStack() as stack:
-        settings = Settings.of(startable_config(stream))
+        settings = startable_settings(stream)
         plan = Planner(handle.job, handle.home, stream, SystemClock(), stack).plan(settings)
     assert sorted(plan.model.tasks) == ["Partition 0", "Partition 1"]
     JobCoordinatorMetadataManager(stream, "NON_YARN").read()

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import pytest
 
+from grete.config.settings import Settings
 from grete.coordination.base import Coordination, Holder
 from grete.coordination.factory import BUILT_IN, CoordinationContext
 from grete.coordination.memory import MemoryCoordination
@@ -38,5 +39,5 @@ def slow(context: CoordinationContext) -> Coordination:
 def test_a_slow_answer_is_no_error_for_who_only_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(BUILT_IN, "slow", f"{__name__}:slow")
     config = {"job.name": "orders", "job.coordinator.system": "local", "job.coordinator.factory": "slow"}
-    with open_job(JOB, config, must_exist=False) as handle:
+    with open_job(JOB, Settings.of(config), must_exist=False) as handle:
         assert handle.holder() is not None

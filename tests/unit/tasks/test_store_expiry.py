@@ -373,8 +373,8 @@ def test_entries_expire_in_an_application_with_its_own_process(start: Start) -> 
 
 def topic_settings(**own: str) -> dict[str, str]:
     extra = {f"stores.shelf.changelog.kafka.{key.replace('_', '.')}": value for key, value in own.items()}
-    config = CONFIG | {"job.name": "j", "stores.shelf.changelog": "kafka.c"} | extra
-    return dict(KafkaStreamSettings(config, "kafka").of(StreamSpec("c", 1, compacted=True)).config)
+    settings = Settings.of(CONFIG | {"job.name": "j", "stores.shelf.changelog": "kafka.c"} | extra)
+    return dict(KafkaStreamSettings(settings, "kafka").of(StreamSpec("c", 1, compacted=True)).config)
 
 
 def test_the_topic_of_a_changelog_is_compacted_and_deletes_by_age() -> None:
@@ -408,7 +408,7 @@ def test_a_topic_that_is_there_is_judged_by_what_expires(topic: str, own: str, s
         for key, _, value in (one.partition("=") for one in own.split())
     }
     settings = KafkaStreamSettings(
-        CONFIG | {"job.name": "j", "stores.shelf.changelog": "kafka.c"} | extra, "kafka"
+        Settings.of(CONFIG | {"job.name": "j", "stores.shelf.changelog": "kafka.c"} | extra), "kafka"
     )
     found = settings.changelog_problem("c", {"cleanup.policy": policy, "retention.ms": kept_ms})
     assert bool(found) == bool(says)
@@ -419,6 +419,8 @@ def test_a_topic_that_is_there_is_judged_by_what_expires(topic: str, own: str, s
 
 
 def test_without_expiry_a_topic_that_deletes_is_refused() -> None:
-    settings = KafkaStreamSettings({"job.name": "j", "stores.shelf.changelog": "kafka.c"}, "kafka")
-    found = settings.changelog_problem("c", {"cleanup.policy": "compact,delete", "retention.ms": "60000"})
+    settings = Settings.of({"job.name": "j", "stores.shelf.changelog": "kafka.c"})
+    found = KafkaStreamSettings(settings, "kafka").changelog_problem(
+        "c", {"cleanup.policy": "compact,delete", "retention.ms": "60000"}
+    )
     assert "deleted by age" in str(found)

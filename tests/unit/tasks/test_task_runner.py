@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.diagnostics.streams import DiagnosticsConfig
 from grete.errors import (
     ConfigError,
@@ -113,7 +114,7 @@ class Executor:
         self.spec = RunnerSpec(
             incarnation=str(directory),
             job="job-1",
-            config={**config, **switch, **settings},
+            settings=Settings.of({**config, **switch, **settings}),
             task_class=settings.get("task.class", "tasks_under_test:Sum"),
             application_path=str(application),
             ssps=SSPS,
@@ -394,9 +395,8 @@ def test_what_a_task_logged_is_in_the_log_stream_when_its_batch_has_failed(
     tmp_path: Path, system: LocalSystem
 ) -> None:
     executor = Executor(tmp_path, system)
-    target = LogStream(
-        SystemStream("local", "logs"), {"systems.local.path": str(system.directory)}, tmp_path, 1, -1
-    )
+    settings = Settings.of({"systems.local.path": str(system.directory)})
+    target = LogStream(SystemStream("local", "logs"), settings, tmp_path, 1, -1)
     diagnostics = DiagnosticsConfig(JobId("job"), "samza-container-0", target, None)
     executor.spec = replace(executor.spec, diagnostics=diagnostics, incarnation="with logs")
     with pytest.raises(ProcessingError):

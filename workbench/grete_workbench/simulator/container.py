@@ -122,7 +122,7 @@ class ContainerProgram:
             except CoordinatorUnavailable:
                 answer = None
             if answer is not None:
-                assignment = parse_assignment(orjson.loads(answer))
+                assignment = parse_assignment(orjson.loads(answer), Path.cwd())
                 self.fence_epoch, self._is_assigned = assignment.fence.epoch, True
                 return assignment
             yield Sleep(1.0)

@@ -31,9 +31,12 @@ _WRITTEN = (OUTPUTS, DEAD_LETTERS, DIAGNOSTICS_STREAM)
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a job. `raw` is the configuration as it is written, for the wire and fingerprints."""
+    """The settings of a job. `raw` is the configuration as it is written, for the wire and fingerprints.
 
-    raw: Mapping[str, str] = field(repr=False)
+    Without any there are the defaults alone.
+    """
+
+    raw: Mapping[str, str] = field(default_factory=dict, repr=False)
     _streams: dict[SystemStream, StreamSettings] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -42,6 +45,10 @@ class Settings:
     def of(cls, raw: Mapping[str, str]) -> Settings:
         """The settings of a configuration in current words (`canonical_keys`)."""
         return cls(dict(raw))
+
+    def __reduce__(self) -> tuple[type[Settings], tuple[Mapping[str, str]]]:
+        """Travel to other processes as what was written, without what was read of it."""
+        return Settings, (self.raw,)
 
     @cached_property
     def job(self) -> JobSettings:

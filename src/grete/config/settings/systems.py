@@ -106,15 +106,7 @@ class SystemSettings(NamedSection):
     def own_keys(self) -> dict[str, str]:
         """The keys by which a process reads its streams: its own, and those of streams where they configure it."""
         of_streams = ("streams.", "sensitive.streams.") if self.capabilities.configured_by_streams else ()
-        return self._keys(*of_streams)
-
-    @property
-    def keys_of_creation(self) -> dict[str, str]:
-        """The keys by which a process creates a stream in it: its own, and those of streams."""
-        return self._keys("streams.")
-
-    def _keys(self, *others: str) -> dict[str, str]:
-        prefixes = (keys.SYSTEM_OTHER.named(self.name, ""), *others)
+        prefixes = (keys.SYSTEM_OTHER.named(self.name, ""), *of_streams)
         return {key: value for key, value in self.raw.items() if key.startswith(prefixes)}
 
     @cached_property

@@ -53,8 +53,7 @@ def open_eventhubs_system(context: SystemContext) -> EventHubsSystem:
 class Routes:
     """Which streams are no hubs: the job's changelogs, and what is named `system.stream` of the system beside."""
 
-    def __init__(self, config: Mapping[str, str], system: str) -> None:
-        settings = Settings.of(config)
+    def __init__(self, settings: Settings, system: str) -> None:
         job = settings.job.written_id
         self._changelogs = {settings.store(store).changelog_stream(job) for store in settings.store_names}
         self._prefix = f"{settings.system(system).commits_beside}."
@@ -98,7 +97,7 @@ class EventHubsSystem(System):
     def __init__(self, context: SystemContext) -> None:
         self.name = context.name
         self._context = context
-        self._routes = Routes(context.settings.raw, context.name)
+        self._routes = Routes(context.settings, context.name)
         self._hubs = Hubs(context.settings.raw, context.name, context.clock)
         self._sender = HubSender(self._hubs, context.settings.raw, context.name, context.clock)
         self._lock = threading.RLock()

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from grete.clock import Clock
-from grete.config.settings import Settings
 from grete.kafka.client import KafkaConnection
 from grete.kafka.sender import PlainSender
 from grete.kafka.settings import checkpoint_log_settings
@@ -32,19 +31,19 @@ class PlainTopic:
             LogError: no broker answers, or they do not let us in.
             StreamError: the topic cannot be made, grown or described.
         """
-        config, stream, partitions = target.config, target.stream, target.partitions
-        self._connection = KafkaConnection.of(checkpoint_log_settings(config, stream.system), clock)
+        settings, stream, partitions = target.settings, target.stream, target.partitions
+        self._connection = KafkaConnection.of(checkpoint_log_settings(settings.raw, stream.system), clock)
         self._connection.await_login(f"writing {stream}")
         self._stream = stream
         self._clock = clock
         topics = Topics(self._connection, stream.system, clock)
         spec = StreamSpec(stream.stream, partitions)
         if topics.find(spec.stream) is None:
-            topics.create(spec.stream, partitions, KafkaStreamSettings(config, stream.system).of(spec))
+            topics.create(spec.stream, partitions, KafkaStreamSettings(settings, stream.system).of(spec))
         if topics.get(spec.stream).partitions < partitions:
             topics.grow(spec.stream, partitions)
         self._partitions = topics.get(spec.stream).partitions
-        self._partition_of = kafka_partitioner(Settings.of(config), stream)
+        self._partition_of = kafka_partitioner(settings, stream)
         self._sender = PlainSender(self._connection, stream.stream, str(stream), clock)
 
     def write(self, records: Sequence[Message]) -> None:

@@ -37,8 +37,8 @@ class TopicProblem(NamedTuple):
 class KafkaStreamSettings:
     """Settings of one Kafka system's streams in a job's configuration."""
 
-    def __init__(self, config: Mapping[str, str], system: str) -> None:
-        self._settings = Settings.of(config)
+    def __init__(self, settings: Settings, system: str) -> None:
+        self._settings = settings
         self._system = system
 
     def of(self, spec: StreamSpec) -> TopicSettings:

@@ -60,7 +60,7 @@ def open_kafka_system(context: SystemContext) -> KafkaSystem:
         LogError: no broker answers.
         MissingExtra: confluent-kafka is not installed.
     """
-    return KafkaSystem(context.settings.raw, context.name, context.clock)
+    return KafkaSystem(context.settings, context.name, context.clock)
 
 
 class _CheckpointLogs:
@@ -95,13 +95,12 @@ class KafkaSystem(System):
 
     capabilities = SYSTEM.capabilities
 
-    def __init__(self, config: Mapping[str, str], name: str, clock: Clock) -> None:
-        settings = Settings.of(config)
+    def __init__(self, settings: Settings, name: str, clock: Clock) -> None:
         self.name = name
-        self._config = config
+        self._settings = settings
         self._clock = clock
-        self._log_settings = checkpoint_log_settings(config, name)
-        self._settings = KafkaStreamSettings(config, name)
+        self._log_settings = checkpoint_log_settings(settings.raw, name)
+        self._streams = KafkaStreamSettings(settings, name)
         self._transaction_timeout_s = settings.task.transaction_timeout_s
         self._connection = KafkaConnection.of(self._log_settings, clock)
         self._connection.await_login(f"opening system {name!r}")
@@ -197,13 +196,13 @@ class KafkaSystem(System):
     def _is_created(self, spec: StreamSpec) -> bool:
         """Create the stream when it is not there; False when it was, also in the end."""
         is_missing = self._topics.find(spec.stream) is None
-        return is_missing and self._topics.create(spec.stream, spec.partitions, self._settings.of(spec))
+        return is_missing and self._topics.create(spec.stream, spec.partitions, self._streams.of(spec))
 
     def _check_policy(self, spec: StreamSpec) -> None:
         """A changelog whose records go by age loses state that was not changed for a week."""
         if not spec.compacted:
             return
-        problem = self._settings.changelog_problem(spec.stream, self._topics.config(spec.stream))
+        problem = self._streams.changelog_problem(spec.stream, self._topics.config(spec.stream))
         if problem is not None:
             raise StreamError(f"stream {spec.stream!r} {problem.says}; {problem.way_out}")
 
@@ -277,7 +276,7 @@ class KafkaSystem(System):
 
     def partitioner(self, stream: SystemStream, key_serde: Serde) -> Partitioner:
         """See System: Samza's or Kafka's."""
-        return kafka_partitioner(Settings.of(self._config), stream, key_serde)
+        return kafka_partitioner(self._settings, stream, key_serde)
 
     def largest_record(self, stream: str) -> int:
         """See System."""
@@ -290,7 +289,7 @@ class KafkaSystem(System):
     def append(self, stream: str, messages: Iterable[Message]) -> int:
         """See System. Keys go where the partitioner of an output of this name puts them."""
         batch = list(messages)
-        partitioner = kafka_partitioner(Settings.of(self._config), SystemStream(self.name, stream))
+        partitioner = kafka_partitioner(self._settings, SystemStream(self.name, stream))
         partitions = self.partition_count(stream)
         with self._lock:
             if self._appender is None:

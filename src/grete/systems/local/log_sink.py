@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from grete.clock import Clock
-from grete.config.settings import Settings
 from grete.model.streams import StreamSpec
 from grete.sqlite_file import SqliteFile
 from grete.systems.base import Message
@@ -26,7 +25,7 @@ class StreamSink:
         self._target = target
         self._stream = target.stream.stream
         self._clock = clock
-        directory = Settings.of(target.config).system(target.stream.system).directory(target.home)
+        directory = target.settings.system(target.stream.system).directory(target.home)
         self._system = LocalSystem(directory, self._clock)
         self._system.ensure_stream(StreamSpec(self._stream, target.partitions))
         self._trim_at_s = 0.0

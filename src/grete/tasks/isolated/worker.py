@@ -41,7 +41,7 @@ def hello(spec: RunnerSpec) -> dict[str, Any]:
     settings, poison = spec.settings, spec.poison
     return {
         **minimal_hello(
-            spec.config, spec.task_class, modules_folder(spec.application_path, spec.application_environment)
+            settings, spec.task_class, modules_folder(spec.application_path, spec.application_environment)
         ),
         "ssps": [[one.system, one.stream, one.partition, one.key_bucket] for one in spec.ssps],
         "tasks": [[task.name, list(task.ssps)] for task in spec.tasks],
@@ -54,11 +54,11 @@ def hello(spec: RunnerSpec) -> dict[str, Any]:
     }
 
 
-def minimal_hello(config: Mapping[str, str], task_class: str, folder: str | None = None) -> dict[str, Any]:
+def minimal_hello(settings: Settings, task_class: str, folder: str | None = None) -> dict[str, Any]:
     """As `hello`, for a process in which no task is opened; the application's modules are in the folder."""
-    timeout_ms = Settings.of(config).task.callback_timeout_ms
+    timeout_ms = settings.task.callback_timeout_ms
     return {
-        "config": dict(config),
+        "config": dict(settings.raw),
         "task_class": task_class,
         "poison": asdict(PoisonPolicy()) | {"exceptions": []},
         "message_s": timeout_ms / 1000 if timeout_ms > 0 else None,

@@ -15,7 +15,6 @@ from pathlib import Path
 import orjson
 
 from grete.clock import SystemClock
-from grete.config.settings import Settings
 from grete.errors import LogNotFound
 from grete.keyed_log.coordinator_log import open_coordinator_log
 from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
@@ -147,7 +146,7 @@ class OwnJob:
 
     def _epoch_in_the_stream(self) -> int:
         """The last coordinator that said it runs; 0 for none."""
-        settings, clock = Settings.of(where_submitted(self.job, self.home)), SystemClock()
+        settings, clock = where_submitted(self.job, self.home), SystemClock()
         try:
             log = open_coordinator_log(settings, stream_name(self.job), self.home, clock, must_exist=True)
         except LogNotFound:
