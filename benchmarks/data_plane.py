@@ -64,7 +64,7 @@ class Bench:
         self.records = records
         self._directory = Path(tempfile.mkdtemp(prefix="grete-bench-"))
         self._runs = 0
-        self.spark: SparkSession = build_session("bench", SPARK)
+        self.spark: SparkSession = build_session("bench", Settings.of(SPARK))
         self._input = self._directory / "input"
         system = LocalSystem(self._input / "local", SystemClock())
         for stream in ("in", "out", "aggregates"):

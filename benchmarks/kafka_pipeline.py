@@ -139,7 +139,7 @@ class Bench:
             "spark.driver.memory": "2g",
             **spark,
         }
-        self.spark: SparkSession = build_session("bench", self.config, kafka_system="kafka")
+        self.spark: SparkSession = build_session("bench", Settings.of(self.config), kafka_system="kafka")
         self._topic("in")
         fill(self._bootstrap, records)
 

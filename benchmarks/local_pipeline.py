@@ -81,7 +81,7 @@ class Bench:
         self._directory = directory
         self._runs = 0
         self._home = directory / "home"
-        self.spark: SparkSession = build_session("bench", _SPARK)
+        self.spark: SparkSession = build_session("bench", Settings.of(_SPARK))
         self._files = str(directory / "files")
         with closing(LocalSystem(self._home / "local", SystemClock())) as system:
             for stream in ("in", "out"):

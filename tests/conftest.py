@@ -41,6 +41,7 @@ from tests.support.secure_kafka import BrokerLogin, SecureCluster
 from tests.support.tcp_proxy import TcpProxy
 
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.errors import StreamNotFound
 from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
@@ -152,7 +153,7 @@ def spark() -> Iterator[SparkSession]:
         "outputs.rows.format": "jdbc",
         "outputs.rows.url": "jdbc:postgresql:",
     }
-    session = build_session("tests", settings, kafka_system="kafka")
+    session = build_session("tests", Settings.of(settings), kafka_system="kafka")
     ends: list[str] = []
     jvm = session.sparkContext._gateway.proc
     watch = threading.Thread(

@@ -131,7 +131,7 @@ if own:
     answer["zone of Java and ours"] = [java, local_time_zone(Settings())]
     for name, kafka_system, config in (("asked", None, REFUSED), ("kafka", "kafka", ON_KAFKA)):
         try:
-            build_session("refused", {**COMMON, **config}, kafka_system=kafka_system)
+            build_session("refused", Settings.of({**COMMON, **config}), kafka_system=kafka_system)
         except grete.GreteError as error:
             answer[name] = str(error)
 for application, output in ((Zones, "zones"), (Copy, "copies")):

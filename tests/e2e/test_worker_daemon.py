@@ -58,16 +58,17 @@ BESIDE = """
 import sys
 from pyspark.sql import SparkSession
 
+from grete.config.settings import Settings
 from grete.spark.session.container_session import build_context, build_session
 
 def same(batches):
     yield from batches
 
 SparkSession.builder.master("local[1]").getOrCreate().stop()
-context = build_context("tasks", {"spark.master": "local[2]"})
+context = build_context("tasks", Settings.of({"spark.master": "local[2]"}))
 assert context.parallelize([1, 2]).map(lambda one: one + 1).sum() == 5
 context.stop()
-spark = build_session("pipeline", {"spark.master": "local[2]"})
+spark = build_session("pipeline", Settings.of({"spark.master": "local[2]"}))
 print(spark.range(3).mapInArrow(same, "id long").count())
 spark.stop()
 """

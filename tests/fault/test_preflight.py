@@ -33,9 +33,9 @@ def look(test: Connection) -> None:
     """
     while (asked := test.recv()) is not None:
         config, stores = asked
-        context = build_context("look", config)
+        settings = Settings.of(config)
+        context = build_context("look", settings)
         try:
-            settings = Settings.of(config)
             shipped = ship(context, settings, Path(stores).parent / "shipped")
             check_executors(context, settings, Path(stores), shipped)
             test.send("nothing is wrong")

@@ -13,6 +13,7 @@ import pytest
 from tests.fault.test_spark_shares import COUNTER, Running
 from tests.unit.systems.test_local_commits import LocalJob
 
+from grete.config.settings import Settings
 from grete.container.control import Ended
 from grete.spark.session.container_session import build_context
 from grete.spark.stream_task import SparkEngine
@@ -45,7 +46,7 @@ def work(master: str, home: Path, test: Connection) -> None:
         "spark.decommission.enabled": "true",
         "spark.log.level": "ERROR",
     }
-    context = build_context("shares", {"spark.master": master, **options})
+    context = build_context("shares", Settings.of({"spark.master": master, **options}))
     config = {"task.class": "counting_shares:Counter", "job.application.path": str(home)}
     with closing(LocalJob(home, config=config)) as job:
 

@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from grete.assembly.submission import RunOptions, submitted_settings
 from grete.cli.main import main
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.errors import JobError
 from grete.migration.spark_take_over import execute, take_over_query
 from grete.spark.session.container_session import build_session
@@ -82,7 +83,7 @@ def frame_of(spark: SparkSession, bootstrap: str, topics: list[str]) -> DataFram
 
 def run_and_die(bootstrap: str, topics: list[str], checkpoint: str, batch: int) -> None:
     """The whole process of a query, until it has planned this batch."""
-    spark = build_session("old", {"spark.master": "local[2]"}, kafka_system="kafka")
+    spark = build_session("old", Settings.of({"spark.master": "local[2]"}), kafka_system="kafka")
 
     def die(rows: DataFrame, number: int) -> None:
         assert number == batch, "the batches before were committed"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +37,14 @@ PARTITIONS = 3
 
 
 @pytest.fixture(scope="module")
-def config(kafka: KafkaCluster) -> Mapping[str, str]:
-    return {
-        "systems.kafka.samza.factory": "kafka",
-        "systems.kafka.producer.bootstrap.servers": kafka.bootstrap,
-        "systems.kafka.default.stream.replication.factor": "1",
-    }
+def settings(kafka: KafkaCluster) -> Settings:
+    return Settings.of(
+        {
+            "systems.kafka.samza.factory": "kafka",
+            "systems.kafka.producer.bootstrap.servers": kafka.bootstrap,
+            "systems.kafka.default.stream.replication.factor": "1",
+        }
+    )
 
 
 @pytest.fixture
@@ -54,20 +56,20 @@ def topic(kafka: KafkaCluster) -> str:
 
 
 @pytest.fixture
-def system(config: Mapping[str, str], tmp_path: Path) -> Iterator[System]:
-    opened = open_system(Settings.of(config), "kafka", tmp_path, SystemClock())
+def system(settings: Settings, tmp_path: Path) -> Iterator[System]:
+    opened = open_system(settings, "kafka", tmp_path, SystemClock())
     yield opened
     opened.close()
 
 
-def rows_of(spark: SparkSession, config: Mapping[str, str], topic: str) -> DataFrame:
-    options = {**source_settings(config, "kafka"), "subscribe": topic, "includeHeaders": "true"}
+def rows_of(spark: SparkSession, settings: Settings, topic: str) -> DataFrame:
+    options = {**source_settings(settings, "kafka"), "subscribe": topic, "includeHeaders": "true"}
     return spark.read.format("kafka").options(**options).load()
 
 
-def write(config: Mapping[str, str], topic: str, rows: DataFrame, batch: int, attempt: WriterAttempt) -> None:
+def write(settings: Settings, topic: str, rows: DataFrame, batch: int, attempt: WriterAttempt) -> None:
     written = kafka_sink.records(rows, batch, attempt, PARTITIONS)
-    kafka_sink.write(written, sink_settings(config, "kafka"), topic)
+    kafka_sink.write(written, sink_settings(settings, "kafka"), topic)
 
 
 def test_rows_without_a_value_are_json_objects_by_the_same_bytes_on_every_system(spark: SparkSession) -> None:
@@ -79,28 +81,28 @@ def test_rows_without_a_value_are_json_objects_by_the_same_bytes_on_every_system
 
 
 def test_without_stamps_records_have_the_headers_that_the_pipeline_gives_them(
-    spark: SparkSession, config: Mapping[str, str], topic: str
+    spark: SparkSession, settings: Settings, topic: str
 ) -> None:
     rows = spark.sql(
         "select 'k' key, 1 as n, 2 as partition, array(struct('h' key, cast('x' as binary) value)) headers "
         "union all select null, 2, null, null"
     )
-    kafka_sink.write(kafka_sink.plain_records(rows), sink_settings(config, "kafka"), topic)
-    found = sorted(rows_of(spark, config, topic).collect(), key=lambda row: bytes(row.value))
+    kafka_sink.write(kafka_sink.plain_records(rows), sink_settings(settings, "kafka"), topic)
+    found = sorted(rows_of(spark, settings, topic).collect(), key=lambda row: bytes(row.value))
     assert [bytes(row.value) for row in found] == [b'{"n":1}', b'{"n":2}']
     assert [row.headers for row in found] == [[("h", b"x")], None]
     assert (found[0].partition, found[1].key) == (2, None)
 
 
 def test_a_stream_has_the_columns_of_every_system_and_headers_when_asked(
-    spark: SparkSession, config: Mapping[str, str], kafka: KafkaCluster, topic: str, tmp_path: Path
+    spark: SparkSession, settings: Settings, kafka: KafkaCluster, topic: str, tmp_path: Path
 ) -> None:
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
     for i in range(6):
         producer.produce(topic, b"v%d" % i, b"k", i % 2, timestamp=1_000 + i, headers=[("h", b"x")])
     assert producer.flush(30) == 0
     starting = {SystemStreamPartition("kafka", topic, p): p for p in range(2)}
-    frame = read_stream(spark, config, KafkaSourceSpec("kafka", starting, 2, with_headers=True))
+    frame = read_stream(spark, settings, KafkaSourceSpec("kafka", starting, 2, with_headers=True))
     layout = "stream string, partition int, offset bigint, key binary, value binary, timestamp timestamp"
     types = [f"{name} {of}" for name, of in frame.dtypes]
     assert ", ".join(types) == f"{layout}, headers array<struct<key:string,value:binary>>"
@@ -130,7 +132,7 @@ def drained(
 
 def test_records_that_are_gone_are_reported_by_their_offsets(
     spark: SparkSession,
-    config: Mapping[str, str],
+    settings: Settings,
     kafka: KafkaCluster,
     topic: str,
     system: System,
@@ -145,21 +147,19 @@ def test_records_that_are_gone_are_reported_by_their_offsets(
     admin.delete_records([where])[where].result(30)
     ssp = SystemStreamPartition("kafka", topic, 0)
     with pytest.raises(StreamingQueryException) as failed:
-        drained(read_stream(spark, config, KafkaSourceSpec("kafka", {ssp: 2}, 100)), tmp_path)
+        drained(read_stream(spark, settings, KafkaSourceSpec("kafka", {ssp: 2}, 100)), tmp_path)
     with pytest.raises(OffsetOutOfRange, match=r"the offsets from 2 to before 7 are gone.*rewind --ssp"):
         explain_data_loss(JobError(str(failed.value)), {str(ssp): 2}, {"kafka": system})
     explain_data_loss(JobError("another failure"), {str(ssp): 2}, {"kafka": system})
 
 
-def test_keys_headers_and_partitions_of_a_record(
-    spark: SparkSession, config: Mapping[str, str], topic: str
-) -> None:
+def test_keys_headers_and_partitions_of_a_record(spark: SparkSession, settings: Settings, topic: str) -> None:
     layout = "key string, a int, b string, headers array<struct<key:string,value:binary>>, partition int"
     rows = spark.createDataFrame(
         [("k1", 1, None, None, None), ("k2", 2, "x", [("own", b"h")], 2), (None, 3, "y", None, None)], layout
     )
-    write(config, topic, rows, 4, FIRST)
-    found = {json.loads(row.value)["a"]: row for row in rows_of(spark, config, topic).collect()}
+    write(settings, topic, rows, 4, FIRST)
+    found = {json.loads(row.value)["a"]: row for row in rows_of(spark, settings, topic).collect()}
     assert json.loads(found[1].value) == {"a": 1, "b": None}
     assert (bytes(found[1].key), found[1].partition) == (b"k1", partition_of(b"k1", PARTITIONS))
     assert (bytes(found[2].key), found[2].partition) == (b"k2", 2)
@@ -174,38 +174,38 @@ def test_keys_headers_and_partitions_of_a_record(
 
 
 def test_of_what_is_in_a_topic_the_rows_of_committed_batches_count_once(
-    spark: SparkSession, config: Mapping[str, str], topic: str
+    spark: SparkSession, settings: Settings, topic: str
 ) -> None:
     rows = spark.createDataFrame([("k", "first"), ("k", "second")], "key string, value string")
-    write(config, topic, rows, 0, FIRST)
-    write(config, topic, rows, 0, FIRST)  # as if Spark had run its tasks twice
-    write(config, topic, rows, 1, FIRST)  # this attempt ended here
-    write(config, topic, rows, 1, SECOND)
-    write(config, topic, rows, 2, SECOND)  # not committed yet
+    write(settings, topic, rows, 0, FIRST)
+    write(settings, topic, rows, 0, FIRST)  # as if Spark had run its tasks twice
+    write(settings, topic, rows, 1, FIRST)  # this attempt ended here
+    write(settings, topic, rows, 1, SECOND)
+    write(settings, topic, rows, 2, SECOND)  # not committed yet
     foreign = rows.limit(1).selectExpr("key", "'foreign' as value")
-    kafka_sink.write(foreign, sink_settings(config, "kafka"), topic)
+    kafka_sink.write(foreign, sink_settings(settings, "kafka"), topic)
     commits = OutputCommits([LineageCommits("l1").with_batch(0, FIRST).with_batch(1, SECOND)])
-    counted = committed_rows(rows_of(spark, config, topic), commits)
+    counted = committed_rows(rows_of(spark, settings, topic), commits)
     texts = sorted(bytes(row.value).decode() for row in counted.collect())
     assert texts == ["first", "first", "foreign", "second", "second"]
-    assert counted.columns == rows_of(spark, config, topic).columns
+    assert counted.columns == rows_of(spark, settings, topic).columns
 
 
 def test_rows_that_spark_could_not_write_twice_are_not_numbered_and_all_count(
-    spark: SparkSession, config: Mapping[str, str], topic: str
+    spark: SparkSession, settings: Settings, topic: str
 ) -> None:
     rows = spark.createDataFrame(
         [("k", "same"), ("k", "same"), (None, "keyless")], "key string, value string"
     )
     for batch, attempt in ((0, FIRST), (1, FIRST), (1, SECOND)):
         written = kafka_sink.records(rows, batch, attempt, PARTITIONS, is_run_once=True)
-        kafka_sink.write(written, sink_settings(config, "kafka"), topic)
+        kafka_sink.write(written, sink_settings(settings, "kafka"), topic)
     [stamp, *_] = {
-        bytes(header.value) for row in rows_of(spark, config, topic).collect() for header in row.headers
+        bytes(header.value) for row in rows_of(spark, settings, topic).collect() for header in row.headers
     }
     assert stamp.endswith(b".-")
     commits = OutputCommits([LineageCommits("l1").with_batch(0, FIRST).with_batch(1, SECOND)])
-    counted = committed_rows(rows_of(spark, config, topic), commits)
+    counted = committed_rows(rows_of(spark, settings, topic), commits)
     assert sorted(bytes(row.value) for row in counted.collect()) == [b"keyless"] * 2 + [b"same"] * 4
 
 
@@ -224,12 +224,12 @@ def test_only_a_local_master_runs_no_task_twice(master: str, once: bool) -> None
 
 
 def test_rows_whose_order_may_change_are_kept_before_they_are_numbered(
-    spark: SparkSession, config: Mapping[str, str], kafka: KafkaCluster, topic: str, tmp_path: Path
+    spark: SparkSession, settings: Settings, kafka: KafkaCluster, topic: str, tmp_path: Path
 ) -> None:
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
     producer.produce(topic, b"v", b"k", 0)
     assert producer.flush(30) == 0
     spec = KafkaSourceSpec("kafka", {SystemStreamPartition("kafka", topic, 0): 0}, 100)
-    frame = read_stream(spark, config, spec)
+    frame = read_stream(spark, settings, spec)
     assert drained(frame, tmp_path / "as it comes", may_be_reordered) == [False]
     assert drained(frame.repartition(2), tmp_path / "shuffled", may_be_reordered) == [True]

@@ -77,7 +77,7 @@ class Pipeline:
         return made
 
     def being_opened(self, epoch: int, timeout_s: float = 60.0) -> KafkaTransactions:
-        settings = sink_settings(self.config, "kafka")
+        settings = sink_settings(Settings.of(self.config), "kafka")
         streams = [self.name, self.log]
         sender = self._sender(self._spark._jvm)
         made = KafkaTransactions(

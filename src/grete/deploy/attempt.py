@@ -26,6 +26,7 @@ from grete.assembly.submission import RunOptions
 from grete.config.key_tables.job import APPLICATION_ENVIRONMENT, APPLICATION_PATH
 from grete.config.load import load
 from grete.config.log_levels import log_levels, set_levels
+from grete.config.settings import Settings
 from grete.config.settings.deploy import Manager
 from grete.coordinator.events import Event, StepDownRequested
 from grete.deploy.places import PACKAGE, POD_IP
@@ -86,7 +87,7 @@ def main(arguments: Sequence[str]) -> int:
             [str(given.config)], until_drained=given.until_drained, reason=given.reason, place=place
         )
         if given.manager is Manager.YARN:
-            _start_spark(load(options.config_paths, place))
+            _start_spark(Settings.of(load(options.config_paths, place)))
         code = run_job(options, signals=signals)
     except GreteError as error:
         print(f"grete: {printable(str(error))}", file=sys.stderr, flush=True)
@@ -151,7 +152,7 @@ def check_packages(folder: Path) -> None:
                 )
 
 
-def _start_spark(config: Mapping[str, str]) -> None:
+def _start_spark(settings: Settings) -> None:
     """Start the context while the coordinator begins; the container takes it over.
 
     YARN's ApplicationMaster waits for it for `spark.yarn.am.waitTime`, and reading a long coordinator stream and
@@ -161,7 +162,7 @@ def _start_spark(config: Mapping[str, str]) -> None:
 
     def start() -> None:
         try:
-            start_context(config)
+            start_context(settings)
         except GreteError as error:
             _log.error("Spark did not start, the container will try again: %s", error)
 

@@ -18,6 +18,7 @@ from grete.checkpoint.offset_manager import StartingOffsets
 from grete.clock import SystemClock
 from grete.config.paths import working_folder
 from grete.config.redact import redact_value
+from grete.config.settings import Settings
 from grete.container.assignment import Assignment, parse_assignment
 from grete.container.checkpoints import commit_target
 from grete.container.main_loop import enter
@@ -56,7 +57,7 @@ def tried(assignment: Assignment, home: Path) -> dict[str, Any]:
     settings, name = assignment.settings, single_system(assignment)
     spark = session.build_session(
         f"grete {assignment.job} dry run",
-        {**assignment.config, **_LOCAL},
+        Settings.of({**settings.raw, **_LOCAL}),
         kafka_system=session.kafka_system_of(assignment),
     )
     with closing(open_system(settings, name, home, SystemClock())) as system:
@@ -85,9 +86,9 @@ def _own_settings(assignment: Assignment, kafka_system: str | None) -> dict[str,
 
     settings, name = assignment.settings, f"grete {assignment.job}"
     if settings.job.is_pipeline:
-        found = session_settings(name, assignment.config, kafka_system)
+        found = session_settings(name, settings, kafka_system)
     else:
-        found = context_settings(name, assignment.config)
+        found = context_settings(name, settings)
     given = settings.spark.options
     changed = {key: value for key, value in sorted(found.items()) if given.get(key) != value}
     return {key: (redact_value(key, value), reason(key)) for key, value in changed.items()}

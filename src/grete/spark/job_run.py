@@ -46,7 +46,7 @@ def run_job(
     with open_resources(assignment, home, clock, kept) as (started, publisher):
         if settings.job.is_pipeline:
             kafka_system = kafka_system_of(assignment)
-            spark = build_session(app_name(assignment), assignment.config, kafka_system=kafka_system)
+            spark = build_session(app_name(assignment), settings, kafka_system=kafka_system)
             shipped = ship(spark.sparkContext, settings, archives)
             check_executors(spark.sparkContext, settings, stores=None, shipped=shipped)
             failpoint("container.session-started")
@@ -54,7 +54,7 @@ def run_job(
                 run.on_progress = on_progress
                 ended = run.execute(on_batch, on_at_work)
         else:
-            context = build_context(app_name(assignment), assignment.config)
+            context = build_context(app_name(assignment), settings)
             shipped = ship(context, settings, archives)
             check_executors(context, settings, assignment.store_directory(home), shipped)
             failpoint("container.session-started")

@@ -57,7 +57,7 @@ _SHARED = {
 @cache
 def shared_session() -> SparkSession:
     """The session of all pipelines under test: on two cores of this machine, stopped when the process ends."""
-    session = build_session("grete tests", _SHARED)
+    session = build_session("grete tests", Settings.of(_SHARED))
     atexit.register(session.stop)
     return session
 

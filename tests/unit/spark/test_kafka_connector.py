@@ -126,12 +126,12 @@ ACCESS = {
 
 
 def test_both_clients_get_in_the_same_way_and_each_is_tuned_by_its_own_settings() -> None:
-    assert source_settings(CONFIG, "kafka") == {
+    assert source_settings(Settings.of(CONFIG), "kafka") == {
         **ACCESS,
         "kafka.max.partition.fetch.bytes": "2000000",
         "kafka.isolation.level": "read_committed",
     }
-    assert sink_settings(CONFIG, "kafka") == {
+    assert sink_settings(Settings.of(CONFIG), "kafka") == {
         **ACCESS,
         "kafka.compression.type": "lz4",
         "kafka.acks": "all",
@@ -143,16 +143,16 @@ def test_a_password_of_any_characters_gets_into_the_jaas_line(monkeypatch: pytes
     monkeypatch.setenv("PASSWORD", 'a"b\\c;')
     line = 'org.apache.kafka.Plain required username="u" password="${env:PASSWORD}";'
     config = {**CONFIG, "systems.kafka.producer.sasl.jaas.config": line}
-    found = sink_settings(config, "kafka")["kafka.sasl.jaas.config"]
+    found = sink_settings(Settings.of(config), "kafka")["kafka.sasl.jaas.config"]
     assert found == 'org.apache.kafka.Plain required username="u" password="a\\"b\\\\c;";'
     monkeypatch.setenv("LINE", found)
     config["systems.kafka.producer.sasl.jaas.config"] = "${env:LINE}"
-    assert sink_settings(config, "kafka")["kafka.sasl.jaas.config"] == found
+    assert sink_settings(Settings.of(config), "kafka")["kafka.sasl.jaas.config"] == found
 
 
 def test_without_brokers_nothing_is_guessed() -> None:
     with pytest.raises(ConfigError, match=r"systems\.kafka\.producer\.bootstrap\.servers is not set"):
-        source_settings({"systems.kafka.samza.factory": "kafka"}, "kafka")
+        source_settings(Settings.of({"systems.kafka.samza.factory": "kafka"}), "kafka")
 
 
 @pytest.mark.parametrize(
@@ -175,10 +175,11 @@ def test_a_hub_is_a_topic_of_its_namespace_with_a_login_of_its_own_that_is_not_s
         "sensitive.streams.flights.eventhubs.sas.keyname": "all",
         "sensitive.streams.flights.eventhubs.sas.token": f"${{file:{tmp_path}/key}}",
     }
-    address = StreamAddress.of(config, SystemStream("hubs", "flights"))
+    settings = Settings.of(config)
+    address = StreamAddress.of(settings, SystemStream("hubs", "flights"))
     assert address.topic == "departures"
     assert "cret" not in repr(address)
-    source, sink = source_settings(config, "hubs", address), sink_settings(config, "hubs", address)
+    source, sink = source_settings(settings, "hubs", address), sink_settings(settings, "hubs", address)
     assert source["kafka.bootstrap.servers"] == "airport.servicebus.windows.net:9093"
     assert (source["kafka.security.protocol"], source["kafka.sasl.mechanism"]) == ("SASL_SSL", "PLAIN")
     assert source["kafka.ssl.truststore.type"] == "PEM"
@@ -189,5 +190,5 @@ def test_a_hub_is_a_topic_of_its_namespace_with_a_login_of_its_own_that_is_not_s
     assert source["kafka.sasl.jaas.config"].endswith(login)
     assert all(re.search(REDACTED_OPTIONS, name) for name, value in source.items() if "cret" in value)
     assert (sink["kafka.enable.idempotence"], sink["kafka.max.request.size"]) == ("false", "5000")
-    own = {**config, "systems.hubs.producer.bootstrap.servers": "emulator:9092"}
+    own = Settings.of({**config, "systems.hubs.producer.bootstrap.servers": "emulator:9092"})
     assert source_settings(own, "hubs", address)["kafka.bootstrap.servers"] == "emulator:9092"

@@ -71,7 +71,7 @@ def test_a_pipeline_on_kafka_repeats_no_stage_on_a_local_master_unless_it_is_con
             "spark.jars.packages": connector,
             **{key.replace("_", "."): value for key, value in given.items()},
         }
-        return session_settings("a", config, "kafka").get(STAGE_ATTEMPTS)
+        return session_settings("a", Settings.of(config), "kafka").get(STAGE_ATTEMPTS)
 
     assert attempts(spark_master="local[2]") == "1"
     assert attempts(spark_master="local[2]", spark_stage_maxConsecutiveAttempts="4") == "4"

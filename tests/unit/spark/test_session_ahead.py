@@ -25,7 +25,7 @@ with session_ahead(assignment):
     print("while it begins", called.exists())
 print("and then", called.read_text().split() if called.exists() else "nothing")
 try:
-    build_session(app_name(assignment), config)
+    build_session(app_name(assignment), assignment.settings)
 except GreteError as error:
     print("at last", error)
 """

@@ -16,10 +16,14 @@ from grete.spark.session.versions import class_archive
 
 
 def test_speculation_is_off_for_stream_tasks_whatever_is_configured(caplog: pytest.LogCaptureFixture) -> None:
-    assert context_settings("job", {})["spark.speculation"] == "false", "a cluster's defaults may have it"
+    assert context_settings("job", Settings())["spark.speculation"] == "false", (
+        "a cluster's defaults may have it"
+    )
     assert caplog.text == ""
     with caplog.at_level(logging.WARNING):
-        found = context_settings("job", {"spark.speculation": "true", "spark.speculation.quantile": "0.5"})
+        found = context_settings(
+            "job", Settings.of({"spark.speculation": "true", "spark.speculation.quantile": "0.5"})
+        )
     assert found["spark.speculation"] == "false"
     assert "spark.speculation=true is ignored" in caplog.text
 
@@ -27,7 +31,7 @@ def test_speculation_is_off_for_stream_tasks_whatever_is_configured(caplog: pyte
 def test_dynamic_allocation_is_off_for_stream_tasks_with_a_way_out(caplog: pytest.LogCaptureFixture) -> None:
     """It would begin with two shares, whatever the cluster has."""
     with caplog.at_level(logging.WARNING):
-        found = context_settings("job", {"spark.dynamicAllocation.enabled": "true"})
+        found = context_settings("job", Settings.of({"spark.dynamicAllocation.enabled": "true"}))
     assert found["spark.dynamicAllocation.enabled"] == "false"
     assert "spark.dynamicAllocation.enabled=true is ignored" in caplog.text
     assert "spark.executor.instances" in caplog.text
@@ -40,7 +44,7 @@ def test_the_jvm_of_a_pipeline_starts_from_the_archive_of_its_classes_where_ther
 
     def options(**config: str) -> str:
         given = {key.replace("_", "."): value for key, value in config.items()}
-        return session_settings("job", given)["spark.driver.extraJavaOptions"]
+        return session_settings("job", Settings.of(given))["spark.driver.extraJavaOptions"]
 
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.delenv("SPARK_SUBMIT_OPTS", raising=False)
@@ -49,7 +53,7 @@ def test_the_jvm_of_a_pipeline_starts_from_the_archive_of_its_classes_where_ther
     archived = f"-XX:SharedArchiveFile={class_archive()}"
     assert archived in options()
     assert archived not in options(spark_driver_extraJavaOptions="-XX:+UseSerialGC")
-    assert archived not in context_settings("job", {})["spark.driver.extraJavaOptions"]
+    assert archived not in context_settings("job", Settings())["spark.driver.extraJavaOptions"]
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-XX:SharedArchiveFile=/of/all.jsa -XX:+UseSerialGC")
     assert archived not in options(), "Java takes the last one, and none that another collector has written"
 
@@ -61,16 +65,16 @@ def test_the_jvm_of_a_pipeline_starts_from_the_archive_of_its_classes_where_ther
 def test_results_of_a_job_may_be_half_of_the_drivers_memory(memory: str | None, expected: str) -> None:
     """Rows of a batch are among them where the driver sends them to Kafka; a full heap would end the driver."""
     given = {} if memory is None else {"spark.driver.memory": memory}
-    assert session_settings("job", given)["spark.driver.maxResultSize"] == expected
-    own = session_settings("job", {**given, "spark.driver.maxResultSize": "7m"})
+    assert session_settings("job", Settings.of(given))["spark.driver.maxResultSize"] == expected
+    own = session_settings("job", Settings.of({**given, "spark.driver.maxResultSize": "7m"}))
     assert own["spark.driver.maxResultSize"] == "7m"
 
 
 def test_the_loopback_address_is_the_drivers_on_a_local_master_only() -> None:
-    assert context_settings("job", {})["spark.driver.host"] == "127.0.0.1"
-    assert context_settings("job", {})["spark.driver.bindAddress"] == "127.0.0.1"
-    assert "spark.driver.host" not in context_settings("job", {"spark.master": "yarn"})
-    unknown = context_settings("job", {"spark.master": "spark://no-such-host.invalid:7077"})
+    assert context_settings("job", Settings())["spark.driver.host"] == "127.0.0.1"
+    assert context_settings("job", Settings())["spark.driver.bindAddress"] == "127.0.0.1"
+    assert "spark.driver.host" not in context_settings("job", Settings.of({"spark.master": "yarn"}))
+    unknown = context_settings("job", Settings.of({"spark.master": "spark://no-such-host.invalid:7077"}))
     assert "spark.driver.host" not in unknown
 
 
@@ -78,10 +82,12 @@ def test_the_loopback_address_is_the_drivers_on_a_local_master_only() -> None:
     "master", ["spark://127.0.0.1:7077", "spark://127.0.0.1:7077,other:7077", "k8s://https://127.0.0.1:6443"]
 )
 def test_the_driver_is_where_it_reaches_the_master_from_unless_it_is_said(master: str) -> None:
-    found = context_settings("job", {"spark.master": master})
+    found = context_settings("job", Settings.of({"spark.master": master}))
     assert found["spark.driver.host"] == "127.0.0.1"
     assert "spark.driver.bindAddress" not in found, "Spark's own default is the host"
-    said = context_settings("job", {"spark.master": master, "spark.driver.host": "driver.example"})
+    said = context_settings(
+        "job", Settings.of({"spark.master": master, "spark.driver.host": "driver.example"})
+    )
     assert said["spark.driver.host"] == "driver.example"
 
 
@@ -98,14 +104,14 @@ def test_the_driver_is_where_it_reaches_the_master_from_unless_it_is_said(master
 def test_a_shuffle_has_as_many_partitions_as_the_container_has_cores(
     config: dict[str, str], partitions: str | None
 ) -> None:
-    assert session_settings("job", config).get("spark.sql.shuffle.partitions") == partitions
+    assert session_settings("job", Settings.of(config)).get("spark.sql.shuffle.partitions") == partitions
 
 
 def test_the_interpreter_of_executors_is_the_configured_one() -> None:
     """As of an environment that `spark.archives` brings; Spark itself reads that key only in spark-submit."""
     config = {"spark.master": "yarn", "spark.pyspark.python": "./environment/bin/python"}
     found = driver_environment(
-        session_settings("job", config), {"PYSPARK_PYTHON": "/somewhere/python"}, has_jvm=False
+        session_settings("job", Settings.of(config)), {"PYSPARK_PYTHON": "/somewhere/python"}, has_jvm=False
     )
     assert found["PYSPARK_PYTHON"] == "./environment/bin/python"
     assert "SPARK_LOCAL_IP" not in found
@@ -113,8 +119,8 @@ def test_the_interpreter_of_executors_is_the_configured_one() -> None:
 
 def test_working_out_settings_changes_no_variable_of_the_process() -> None:
     before = dict(os.environ)
-    session_settings("job", {"spark.master": "local[2]"})
-    context_settings("job", {"spark.master": "local[2]"})
+    session_settings("job", Settings.of({"spark.master": "local[2]"}))
+    context_settings("job", Settings.of({"spark.master": "local[2]"}))
     assert dict(os.environ) == before
 
 
@@ -130,7 +136,9 @@ EVERYTHING = {
 @pytest.mark.parametrize("master", ["local[2]", "spark://127.0.0.1:7077"])
 def test_every_setting_that_is_not_the_jobs_has_its_reason_in_the_docs(master: str) -> None:
     config = {**EVERYTHING, "spark.master": master}
-    found = session_settings("job", config, "kafka") | context_settings("job", config)
+    found = session_settings("job", Settings.of(config), "kafka") | context_settings(
+        "job", Settings.of(config)
+    )
     known = {key: (value, why) for key, value, _, why in table()}
     assert found.keys() - Settings.of(config).spark.options.keys() <= known.keys()
     assert all(
@@ -144,7 +152,7 @@ def test_every_setting_that_is_not_the_jobs_has_its_reason_in_the_docs(master: s
 
 
 def test_a_session_without_a_zone_of_its_job_is_one_of_an_earlier_version() -> None:
-    assert session_settings("job", {})["spark.sql.session.timeZone"] == "UTC"
-    given = session_settings("job", {"spark.sql.session.timeZone": "Asia/Tokyo"})
+    assert session_settings("job", Settings())["spark.sql.session.timeZone"] == "UTC"
+    given = session_settings("job", Settings.of({"spark.sql.session.timeZone": "Asia/Tokyo"}))
     assert given["spark.sql.session.timeZone"] == "Asia/Tokyo"
-    assert "spark.sql.session.timeZone" not in context_settings("job", {}), "tasks have no session"
+    assert "spark.sql.session.timeZone" not in context_settings("job", Settings()), "tasks have no session"

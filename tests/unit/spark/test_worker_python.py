@@ -10,6 +10,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from grete.config.settings import Settings
 from grete.spark.session.settings import context_settings, session_settings
 from grete.spark.session.worker_python import worker_python
 
@@ -59,7 +60,7 @@ def test_a_jvm_that_was_there_before_has_no_variable_for_the_program() -> None:
 
 def test_workers_of_pipelines_on_this_machine_are_forked_from_a_process_that_has_their_imports() -> None:
     daemon = "grete.spark.worker_daemon"
-    assert session_settings("job", {"spark.master": "local[2]"})[DAEMON] == daemon
-    assert session_settings("job", {"spark.master": "local[2]", DAEMON: "own"})[DAEMON] == "own"
-    assert DAEMON not in session_settings("job", {"spark.master": "spark://host:7077"})
-    assert DAEMON not in context_settings("job", {"spark.master": "local[2]"})
+    assert session_settings("job", Settings.of({"spark.master": "local[2]"}))[DAEMON] == daemon
+    assert session_settings("job", Settings.of({"spark.master": "local[2]", DAEMON: "own"}))[DAEMON] == "own"
+    assert DAEMON not in session_settings("job", Settings.of({"spark.master": "spark://host:7077"}))
+    assert DAEMON not in context_settings("job", Settings.of({"spark.master": "local[2]"}))

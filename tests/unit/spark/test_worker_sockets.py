@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from grete.config.settings import Settings
 from grete.spark.session import worker_sockets
 from grete.spark.session.settings import context_settings, session_settings
 from grete.spark.session.worker_sockets import make_folder, remove_folder, socket_settings
@@ -42,12 +43,12 @@ class Jvm:
 
 @pytest.mark.parametrize("settings", [session_settings, context_settings])
 def test_on_this_machine_they_are_on_unless_the_job_says_how(settings: Any) -> None:
-    found = settings("job", {"spark.master": "local[2]"})
+    found = settings("job", Settings.of({"spark.master": "local[2]"}))
     assert found[ENABLED] == "true"
     assert len(found[FOLDER]) <= 60
-    assert ENABLED not in settings("job", {"spark.master": "spark://host:7077"})
-    assert settings("job", {"spark.master": "local", ENABLED: "false"})[ENABLED] == "false"
-    assert ENABLED not in settings("job", {"spark.master": "local", FOLDER: "/mine"})
+    assert ENABLED not in settings("job", Settings.of({"spark.master": "spark://host:7077"}))
+    assert settings("job", Settings.of({"spark.master": "local", ENABLED: "false"}))[ENABLED] == "false"
+    assert ENABLED not in settings("job", Settings.of({"spark.master": "local", FOLDER: "/mine"}))
 
 
 def test_the_folder_is_ours_alone_and_the_jvm_removes_it(tmp_path: Path) -> None:

@@ -44,13 +44,13 @@ def read_inputs(spark: SparkSession, started: Started, starting: Mapping[str, in
     }
 
 
-def renamed_topics(config: Mapping[str, str]) -> dict[str, str]:
+def renamed_topics(settings: Settings) -> dict[str, str]:
     """The topics of inputs, by `system.stream`, that have other names than their streams.
 
     Raises:
         ConfigError: see `StreamAddress.of`.
     """
-    found = {stream: StreamAddress.of(config, stream).topic for stream in Settings.of(config).task.all_inputs}
+    found = {stream: StreamAddress.of(settings, stream).topic for stream in settings.task.all_inputs}
     return {str(stream): topic for stream, topic in found.items() if topic != stream.stream}
 
 
@@ -64,10 +64,9 @@ def _read(
 ) -> DataFrame:
     system, marked = settings.system(stream.system), {INPUT: str(stream)}
     if system.capabilities.spark_connector:
-        config = started.assignment.config
-        address = StreamAddress.of(config, stream) if system.capabilities.configured_by_streams else None
+        address = StreamAddress.of(settings, stream) if system.capabilities.configured_by_streams else None
         kafka = KafkaSourceSpec(stream.system, starting, at_most, system.pipeline_headers, marked, address)
-        return read_kafka(spark, config, kafka)
+        return read_kafka(spark, settings, kafka)
     from grete.spark.pipeline.planned_source import (
         read_stream as read_planned,
     )  # Spark 4.0 and 4.1 lack what it stands on

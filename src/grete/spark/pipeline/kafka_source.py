@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from grete.checkpoint.offset_manager import check_in_range
+from grete.config.settings import Settings
 from grete.errors import JobError
 from grete.model.ids import SystemStreamPartition
 from grete.spark.session.kafka_options import StreamAddress, source_settings
@@ -46,7 +47,7 @@ class KafkaSourceSpec:
         return {replace(ssp, stream=topic): offset for ssp, offset in self.starting_offsets.items()}
 
 
-def read_stream(spark: SparkSession, config: Mapping[str, str], spec: KafkaSourceSpec) -> DataFrame:
+def read_stream(spark: SparkSession, settings: Settings, spec: KafkaSourceSpec) -> DataFrame:
     """The stream, with the columns that a pipeline's inputs have on every system.
 
     Its query fails when an offset that it is to read is gone. `headers` is there when asked for.
@@ -55,7 +56,7 @@ def read_stream(spark: SparkSession, config: Mapping[str, str], spec: KafkaSourc
         ConfigError: no brokers, or a reference to nothing.
     """
     reader = spark.readStream.format("kafka").options(
-        **source_settings(config, spec.system, spec.address),
+        **source_settings(settings, spec.system, spec.address),
         **spec.also,
         assign=_by_topic({ssp: None for ssp in spec.topics}),
         startingOffsets=_by_topic(spec.topics),

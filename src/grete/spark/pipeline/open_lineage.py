@@ -158,11 +158,11 @@ class _Events:
         return datasets
 
     def _stream(self, stream: SystemStream) -> tuple[str, str]:
-        system, raw = self._settings.system(stream.system), self._settings.raw
+        system = self._settings.system(stream.system)
         if system.capabilities.is_embedded:
             return f"file:{system.directory(self._home).absolute()}", stream.stream
-        address = StreamAddress.of(raw, stream)
-        brokers = sink_settings(raw, stream.system, address)["kafka.bootstrap.servers"]
+        address = StreamAddress.of(self._settings, stream)
+        brokers = sink_settings(self._settings, stream.system, address)["kafka.bootstrap.servers"]
         return f"kafka://{brokers.split(',')[0].strip()}", address.topic
 
     def _table(self, name: str) -> tuple[str, str] | None:

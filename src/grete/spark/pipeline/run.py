@@ -102,7 +102,7 @@ class PipelineRun:
         self._assignment = started.assignment
         self._system = started.system
         self._settings = started.assignment.settings
-        self._topics = renamed_topics(started.assignment.config)
+        self._topics = renamed_topics(self._settings)
         place = started.assignment.lineage_place(started.home)
         self._lineages: Lineages = (
             HadoopLineages(spark, place, self._topics)

@@ -44,9 +44,7 @@ EXIT_OUT_OF_MEMORY = 3
 _EXECUTORS_S, _QUIET_S, _LOOK_S = 30.0, 1.0, 0.1
 
 
-def build_session(
-    app_name: str, config: Mapping[str, str], *, kafka_system: str | None = None
-) -> SparkSession:
+def build_session(app_name: str, given: Settings, *, kafka_system: str | None = None) -> SparkSession:
     """Start (or get) the session of a DataFrame pipeline; see `session_settings`.
 
     In a process that is not grete's, or beside a context that another program has started, it is one of its own: see
@@ -56,8 +54,7 @@ def build_session(
         ConfigError, JobError: see `connector_settings`, `could_not_start`, `refused_settings`, `check_context` and
             `check_connector`.
     """
-    given = Settings.of(config)
-    settings = jvm_started(app_name, config, kafka_system)
+    settings = jvm_started(app_name, given, kafka_system)
     with refused_settings(given.spark.options):
         with STARTS:
             if given.job.is_of_processors or is_foreign(context_of_process()):
@@ -99,7 +96,7 @@ def session_ahead(assignment: Assignment) -> Iterator[None]:
 
     def start() -> None:
         with suppress(GreteError, PySparkRuntimeError, OSError):
-            jvm_started(app_name(assignment), assignment.config, kafka_system_of(assignment))
+            jvm_started(app_name(assignment), assignment.settings, kafka_system_of(assignment))
 
     if not assignment.settings.job.is_pipeline:
         yield
@@ -128,7 +125,7 @@ def kafka_system_of(assignment: Assignment) -> str | None:
     return next((name for name in names if settings.system(name).capabilities.spark_connector), None)
 
 
-def build_context(app_name: str, config: Mapping[str, str]) -> SparkContext:
+def build_context(app_name: str, given: Settings) -> SparkContext:
     """Start (or get) the context of StreamTasks, which need nothing of Spark SQL; see `context_settings`.
 
     A session is 60 MB and at least 1.5 s of a processor more at each start.
@@ -136,13 +133,12 @@ def build_context(app_name: str, config: Mapping[str, str]) -> SparkContext:
     Raises:
         ConfigError, JobError: see `could_not_start` and `refused_settings`.
     """
-    given = Settings.of(config)
     with STARTS:
         running = context_of_process()
         if running is not None and is_foreign(running):
             check_context(running, given.spark, needed=values(NOT_FOR_SHARES))
             return running
-        settings = context_settings(app_name, config)
+        settings = context_settings(app_name, given)
         with driver_variables(settings, given):
             start_jvm(settings, given)
         context = context_with(settings, given)
@@ -150,18 +146,17 @@ def build_context(app_name: str, config: Mapping[str, str]) -> SparkContext:
     return context
 
 
-def start_context(config: Mapping[str, str]) -> None:
+def start_context(given: Settings) -> None:
     """Start the context that containers of this process take over, ahead of them; it has the job's name.
 
     Raises:
         ConfigError, JobError: as `build_session`.
     """
-    settings = Settings.of(config)
-    name = f"grete {settings.job.id.shown}"
-    if not settings.job.is_pipeline:
-        build_context(name, config)
+    name = f"grete {given.job.id.shown}"
+    if not given.job.is_pipeline:
+        build_context(name, given)
         return
-    context_with(jvm_started(name, config), settings)
+    context_with(jvm_started(name, given), given)
 
 
 def _await_executors(context: SparkContext, spark: SparkSettings) -> None:

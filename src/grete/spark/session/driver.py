@@ -105,7 +105,7 @@ def reach_hadoop(options: Mapping[str, str]) -> tuple[Any, Any]:
         ConfigError, JobError: see `jvm_started` and `resolved`.
     """
     with tempfile.TemporaryFile() as said:
-        settings = jvm_started("grete", {**options, **_NO_CLUSTER}, said=said)
+        settings = jvm_started("grete", Settings.of({**options, **_NO_CLUSTER}), said=said)
     jvm: Any = jvm_of_process()
     conf = java_conf(resolved(settings))
     return jvm, jvm.org.apache.spark.deploy.SparkHadoopUtil.get().newConfiguration(conf)
@@ -113,7 +113,7 @@ def reach_hadoop(options: Mapping[str, str]) -> tuple[Any, Any]:
 
 def jvm_started(
     app_name: str,
-    config: Mapping[str, str],
+    given: Settings,
     kafka_system: str | None = None,
     said: IO[bytes] | None = None,
 ) -> dict[str, str]:
@@ -127,7 +127,7 @@ def jvm_started(
         ConfigError, JobError: see `connector_settings`, `application_python` and `could_not_start`.
     """
     with STARTS:
-        given, settings = Settings.of(config), session_settings(app_name, config, kafka_system)
+        settings = session_settings(app_name, given, kafka_system)
         if gateway_of_process() is None:
             with driver_variables(settings, given):
                 before = os.environ[VARIABLE]

@@ -20,7 +20,7 @@ from grete.config.redact import is_reference
 from grete.config.secrets import has_reference, resolve_secrets
 from grete.config.settings import Settings
 from grete.config.settings.eventhubs import HubsSettings
-from grete.config.settings.systems import client_properties
+from grete.config.settings.systems import SystemSettings, client_properties
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
 
@@ -53,15 +53,15 @@ class StreamAddress:
     client: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, config: Mapping[str, str], stream: SystemStream) -> StreamAddress:
+    def of(cls, settings: Settings, stream: SystemStream) -> StreamAddress:
         """By the stream's keys where its system is configured by streams.
 
         Raises:
             ConfigError: they do not say where it is or how to get in.
         """
-        if not Settings.of(config).system(stream.system).capabilities.configured_by_streams:
+        if not settings.system(stream.system).capabilities.configured_by_streams:
             return cls(stream.stream)
-        hub = HubsSettings(config, stream.system).address(stream.stream)
+        hub = HubsSettings(settings.raw, stream.system).address(stream.stream)
         client = {**_HUB, **hub.client}
         if "sasl.password" in client:
             user, password = (_escaped(client.pop(f"sasl.{word}")) for word in ("username", "password"))
@@ -69,36 +69,30 @@ class StreamAddress:
         return cls(hub.topic, client)
 
 
-def source_settings(
-    config: Mapping[str, str], system: str, address: StreamAddress | None = None
-) -> dict[str, str]:
+def source_settings(settings: Settings, system: str, address: StreamAddress | None = None) -> dict[str, str]:
     """The source's `kafka.*` options, references resolved.
 
     Raises:
         ConfigError: no brokers are named, or a reference refers to nothing.
     """
-    return _options(config, system, "consumer", address) | {"kafka.isolation.level": "read_committed"}
+    return _options(settings, system, "consumer", address) | {"kafka.isolation.level": "read_committed"}
 
 
-def sink_settings(
-    config: Mapping[str, str], system: str, address: StreamAddress | None = None
-) -> dict[str, str]:
+def sink_settings(settings: Settings, system: str, address: StreamAddress | None = None) -> dict[str, str]:
     """The sink's `kafka.*` options, references resolved: a record counts as written when all copies have it.
 
     Raises:
         ConfigError: as for the source.
     """
-    found = _options(config, system, "producer", address)
+    found = _options(settings, system, "producer", address)
     if address is None or not address.client:
         return found | {"kafka.acks": "all", "kafka.enable.idempotence": "true"}
-    largest = HubsSettings(config, system).largest_record
+    largest = HubsSettings(settings.raw, system).largest_record
     return found | _HUB_SINK | ({"kafka.max.request.size": str(largest)} if largest > 0 else {})
 
 
-def _options(
-    config: Mapping[str, str], system: str, client: str, address: StreamAddress | None
-) -> dict[str, str]:
-    given = {which: _settings(config, system, which) for which in ("consumer", "producer")}
+def _options(settings: Settings, system: str, client: str, address: StreamAddress | None) -> dict[str, str]:
+    given = {which: _properties(settings.system(system), which) for which in ("consumer", "producer")}
     access = {
         name: value for each in given.values() for name, value in each.items() if _ACCESS.fullmatch(name)
     }
@@ -112,8 +106,8 @@ def _options(
     return {f"kafka.{name}": value for name, value in {**own, **resolved}.items()}
 
 
-def _settings(config: Mapping[str, str], system: str, client: str) -> dict[str, str]:
-    named = client_properties(config, system, client)
+def _properties(system: SystemSettings, client: str) -> dict[str, str]:
+    named = client_properties(system.raw, system.name, client)
     return {name: value for name, value in named.items() if not _NOT_PASSED.fullmatch(name)}
 
 

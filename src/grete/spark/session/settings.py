@@ -48,22 +48,20 @@ _KIB = {"k": 1, "": 1024, "m": 1024, "g": 1024**2, "t": 1024**3}
 """KiB of a unit; Spark takes a number without one for MiB."""
 
 
-def context_settings(app_name: str, config: Mapping[str, str]) -> dict[str, str]:
+def context_settings(app_name: str, given: Settings) -> dict[str, str]:
     """The settings with which the context of StreamTasks starts; see `_settings`.
 
     The driver's JVM schedules and touches no record, so unless `spark.driver.extraJavaOptions` is set its code is
     compiled quickly rather than well. `NOT_FOR_SHARES` is off, whatever is configured, here or for the cluster.
     """
-    settings = _settings(app_name, config, None, java=_SCHEDULING_JVM)
+    settings = _settings(app_name, given, None, java=_SCHEDULING_JVM)
     for key, off in NOT_FOR_SHARES.items():
         if settings.get(key, off.value) != off.value:
             _log.warning("%s=%s is ignored: %s", key, settings[key], off.reason)
     return settings | values(NOT_FOR_SHARES)
 
 
-def session_settings(
-    app_name: str, config: Mapping[str, str], kafka_system: str | None = None
-) -> dict[str, str]:
+def session_settings(app_name: str, given: Settings, kafka_system: str | None = None) -> dict[str, str]:
     """The settings with which the session of a pipeline starts; see `_settings`.
 
     Unless `spark.driver.extraJavaOptions` is set, or the environment names another one for every JVM of Spark's, the
@@ -72,16 +70,14 @@ def session_settings(
     """
     archive, is_named = class_archive(), _ARCHIVE in os.environ.get("SPARK_SUBMIT_OPTS", "")
     java = shlex.quote(f"{_ARCHIVE}={archive}") if archive.exists() and not is_named else ""
-    settings = _settings(app_name, config, kafka_system, java=java)
+    settings = _settings(app_name, given, kafka_system, java=java)
     if local_cores(settings["spark.master"]) is not None:
         settings.setdefault(DAEMON, _WORKER_DAEMON)
     settings.setdefault(TIME_ZONE, BEFORE)
     return settings
 
 
-def _settings(
-    app_name: str, config: Mapping[str, str], kafka_system: str | None, *, java: str
-) -> dict[str, str]:
+def _settings(app_name: str, given: Settings, kafka_system: str | None, *, java: str) -> dict[str, str]:
     """The settings that Spark starts with: the job's, over those of `grete.spark.session.defaults`.
 
     With `kafka_system` there is the connector to Kafka (`kafka_connector`). On a local master Spark then
@@ -94,7 +90,6 @@ def _settings(
     ten keys more in task starts than in work. Where the cluster decides how many cores there are, `build_session`
     asks it.
     """
-    given = Settings.of(config)
     settings = values(ALWAYS) | _where(given.spark) | given.spark.options | {"spark.app.name": app_name}
     if given.spark.is_local:
         settings |= socket_settings(settings)

@@ -125,8 +125,8 @@ class Sinks:
             chosen = self._deliveries[stream.system]
             if chosen is PipelineDelivery.TRANSACTIONS and self._transactions is not None:
                 return TransactionalSink(stream.stream, self._transactions)
-            address = StreamAddress.of(self._settings.raw, stream)
-            options = sink_settings(self._settings.raw, stream.system, address)
+            address = StreamAddress.of(self._settings, stream)
+            options = sink_settings(self._settings, stream.system, address)
             stamps = self.stamps if chosen is PipelineDelivery.STAMPS else None
             sink = KafkaSink(address.topic, partitions, options, stamps)
             return (
@@ -158,7 +158,7 @@ class Sinks:
             started.system,
             started.target.fences,
             [*streams, started.target.checkpoint_log],
-            sink_settings(started.assignment.config, started.system_name),
+            sink_settings(self._settings, started.system_name),
             self._settings.task.batch_transaction_timeout_s,
             SystemClock(),
             sender_for(jvm_of(self._spark), context.master, context.getConf().get(STAGE_ATTEMPTS)),
