@@ -17,6 +17,7 @@ from tests.support.tcp_proxy import TcpProxy
 
 from grete.cli.main import main
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.coordination.base import Leadership
 from grete.coordination.zookeeper.client import ZooKeeperClient
 from grete.coordination.zookeeper.election import ZooKeeperCoordination
@@ -80,7 +81,9 @@ def settings(way: TcpProxy, cache: Path) -> dict[str, str]:
 
 
 def coordination(settings: dict[str, str]) -> ZooKeeperCoordination:
-    return ZooKeeperCoordination(zookeeper_settings(settings, ttl_s=TTL_S), SystemClock(), ttl_s=TTL_S)
+    return ZooKeeperCoordination(
+        zookeeper_settings(Settings.of(settings).zookeeper, ttl_s=TTL_S), SystemClock(), ttl_s=TTL_S
+    )
 
 
 def test_a_job_is_led_by_the_principal_of_a_keytab_which_owns_what_it_makes(
@@ -97,7 +100,9 @@ def test_a_job_is_led_by_the_principal_of_a_keytab_which_owns_what_it_makes(
         process, epoch = job.copying()
         assert main(["leader", "show", "--job", job.id.name]) == 0
         assert str(epoch) in capsys.readouterr().out
-        with closing(ZooKeeperClient(zookeeper_settings(settings, ttl_s=TTL_S))) as client:
+        with closing(
+            ZooKeeperClient(zookeeper_settings(Settings.of(settings).zookeeper, ttl_s=TTL_S))
+        ) as client:
             [(acls, _)] = client.ask(lambda session: [session.get_acls_async("/grete")], TTL_S)
         assert [(acl.id.scheme, acl.id.id) for acl in acls] == [("sasl", f"ann@{REALM}")]
         job.stop()

@@ -11,6 +11,7 @@ from tests.support.certificates import make_authority
 from tests.support.secure_zookeeper import SecureZooKeeper
 
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.coordination.zookeeper.election import ZooKeeperCoordination
 from grete.coordination.zookeeper.settings import zookeeper_settings
 from grete.errors import CoordinationUnreachable, GreteError, LoginRefused
@@ -48,7 +49,9 @@ def ann(server: SecureZooKeeper, tmp_path: Path) -> dict[str, str]:
 
 
 def coordination(config: Mapping[str, str]) -> ZooKeeperCoordination:
-    return ZooKeeperCoordination(zookeeper_settings(config, ttl_s=TTL_S), SystemClock(), ttl_s=TTL_S)
+    return ZooKeeperCoordination(
+        zookeeper_settings(Settings.of(config).zookeeper, ttl_s=TTL_S), SystemClock(), ttl_s=TTL_S
+    )
 
 
 def test_a_user_leads_through_tls_and_owns_what_it_makes(ann: dict[str, str]) -> None:

@@ -21,7 +21,7 @@ def zookeeper_findings(settings: Settings) -> Iterator[Finding]:
         from grete.coordination.zookeeper.client import ZooKeeperClient
         from grete.coordination.zookeeper.settings import zookeeper_settings
 
-        asked = zookeeper_settings(settings.raw, ttl_s=settings.coordinator.lease_ttl_s)
+        asked = zookeeper_settings(settings.zookeeper, ttl_s=settings.coordinator.lease_ttl_s)
         with closing(ZooKeeperClient(replace(asked, connect_s=min(_WAIT_S, asked.connect_s)))) as client:
             client.look("/", _WAIT_S)
             granted_s = client.session_s

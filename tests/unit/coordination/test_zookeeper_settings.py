@@ -10,6 +10,7 @@ from types import ModuleType
 import pytest
 
 from grete.config.rules.validate import check
+from grete.config.settings import Settings
 from grete.coordination.zookeeper import tickets
 from grete.coordination.zookeeper.paths import node_name, text_of
 from grete.coordination.zookeeper.settings import zookeeper_settings
@@ -25,10 +26,10 @@ JOB = {
 
 
 def test_a_session_lasts_as_long_as_the_lease_unless_samzas_key_says_otherwise() -> None:
-    assert zookeeper_settings(JOB, ttl_s=15).session_s == 15
+    assert zookeeper_settings(Settings.of(JOB).zookeeper, ttl_s=15).session_s == 15
     longer = {**JOB, "job.coordinator.zk.session.timeout.ms": "30000"}
-    assert zookeeper_settings(longer, ttl_s=15).session_s == 30
-    assert zookeeper_settings(JOB, ttl_s=15).connect_s == 60
+    assert zookeeper_settings(Settings.of(longer).zookeeper, ttl_s=15).session_s == 30
+    assert zookeeper_settings(Settings.of(JOB).zookeeper, ttl_s=15).connect_s == 60
 
 
 @pytest.mark.parametrize(
@@ -51,7 +52,7 @@ def test_what_is_missing_is_said_before_anything_is_written(changes: dict[str, s
     assert check(JOB).errors == ()
     assert any(says in error for error in check({**JOB, **changes}).errors)
     with pytest.raises(ConfigError, match=says):
-        zookeeper_settings({**JOB, **changes}, ttl_s=15)
+        zookeeper_settings(Settings.of({**JOB, **changes}).zookeeper, ttl_s=15)
 
 
 def test_a_login_is_resolved_when_a_client_is_opened(tmp_path: Path) -> None:
@@ -62,12 +63,15 @@ def test_a_login_is_resolved_when_a_client_is_opened(tmp_path: Path) -> None:
         "job.coordinator.zk.user": "ann",
         "job.coordinator.zk.password": f"${{file:{secret}}}",
     }
-    settings = zookeeper_settings(given, ttl_s=15)
+    settings = zookeeper_settings(Settings.of(given).zookeeper, ttl_s=15)
     assert settings.client == {"auth_data": [("digest", "ann:a:b c")]}
     assert settings.is_owned
     assert "b c" not in repr(settings)
     by_sasl = {**given, "job.coordinator.zk.sasl.mechanism": "digest-md5"}
-    assert zookeeper_settings(by_sasl, ttl_s=15).client["sasl_options"]["mechanism"] == "DIGEST-MD5"
+    assert (
+        zookeeper_settings(Settings.of(by_sasl).zookeeper, ttl_s=15).client["sasl_options"]["mechanism"]
+        == "DIGEST-MD5"
+    )
 
 
 def test_tickets_need_a_module_that_has_an_extra_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,11 +80,11 @@ def test_tickets_need_a_module_that_has_an_extra_of_its_own(monkeypatch: pytest.
     with pytest.raises(
         ConfigError, match=r"pip install 'grete\[kerberos\]'.*Or log in by job\.coordinator\.zk\.user"
     ):
-        zookeeper_settings(by_ticket, ttl_s=15)
+        zookeeper_settings(Settings.of(by_ticket).zookeeper, ttl_s=15)
     kerberos = ModuleType("kerberos")
     kerberos.__spec__ = ModuleSpec("kerberos", None)
     monkeypatch.setitem(sys.modules, "kerberos", kerberos)
-    settings = zookeeper_settings(by_ticket, ttl_s=15)
+    settings = zookeeper_settings(Settings.of(by_ticket).zookeeper, ttl_s=15)
     assert settings.client == {"sasl_options": {"mechanism": "GSSAPI"}}
     assert settings.is_owned
 

@@ -1,16 +1,21 @@
-"""A question about configuration has one answer: outside `grete.config` nothing looks a key up by its text."""
+"""A question about configuration has one answer: outside `grete.config` nothing looks a key up by its text, and
+settings are made where a configuration enters a process, which are the modules in `BORDERS`.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 import grete
+import grete.config.settings
 from grete.config.keys import KEYS, find_key
+from grete.config.settings.section import NamedSection, Section
 
 PACKAGE = Path(grete.__file__).parent
 WHOLE = ("config", "migration")
@@ -18,6 +23,10 @@ WHOLE = ("config", "migration")
 NAMES = {"config", "_config", "configuration", "raw", "effective"}
 SECTIONS = {key.name.partition(".")[0] for key in KEYS} - {"spark"}
 """Names that begin with `spark.` are Spark's too, which is asked for them where it is configured."""
+CLASSES = {"Settings"} | {one.__name__ for kind in (Section, NamedSection) for one in kind.__subclasses__()}
+"""`Settings`, and its sections."""
+OBJECTS = {"settings", "_settings", "given", "_given"}
+"""What settings are called: their class is had from each of them, too."""
 TEXT_METHODS = {"startswith", "endswith", "removeprefix", "removesuffix", "partition", "rpartition", "split"}
 EXCEPTIONS = {
     "application/resolved_config.py": "gives the application its configuration as a mapping",
@@ -37,6 +46,31 @@ EXCEPTIONS = {
     "wire/job_coordinator_metadata.py": "encodes configurations, key by key",
     "wire/job_model_json.py": "encodes configurations, key by key",
 }
+BORDERS = {
+    "assembly/submission.py": "what is submitted, and what an attempt of a deployment adds by where it is",
+    "cli/checkpoint_command.py": "the files of --config, rewritten",
+    "cli/config_command.py": "the files that a stream is compared with",
+    "cli/doctor_command.py": "the files of --config, rewritten and not yet in today's words",
+    "cli/options.py": "the files of --config",
+    "container/assignment.py": "the coordinator's document",
+    "container/main_loop.py": "the coordinator's system, from a container's environment",
+    "coordinator/job_model.py": "groupers have the containers as processor.list, in their configuration alone",
+    "deploy/attempt.py": "the file of a deployment",
+    "deploy/deployment.py": "the files of a deployment, with the launcher that it has",
+    "embedded/processor.py": "the mapping that a program gives",
+    "metadata/config_history.py": "a generation in the coordinator stream",
+    "metadata/config_in_force.py": "records of the coordinator stream",
+    "metadata/coordinator_stream.py": "the configuration in the coordinator stream",
+    "metadata/job_index.py": "the note of where a job was submitted",
+    "operations/job_handle.py": "the stream's, with this machine's way to the API server",
+    "spark/dry_run.py": "Spark's master is this machine while a plan is made",
+    "spark/pipeline/planned_source.py": "an option of a stream of Spark's",
+    "spark/pipeline/serdes.py": "what a worker of Spark's gets, hashable and without the secrets of others",
+    "spark/session/driver.py": "the spark.* keys for a JVM that reaches files alone",
+    "spark/sinks/hub.py": "what a worker of Spark's gets, hashable and without secrets",
+}
+"""Where text, or a message that was decoded, becomes settings in a process; or others are derived from some."""
+OF_MAPPINGS = (*WHOLE, "testing")
 
 
 def test_outside_config_keys_are_read_through_settings_alone() -> None:
@@ -97,15 +131,134 @@ def test_what_names_a_key_or_asks_something_else_is_no_look_up(text: str) -> Non
     assert not list(_raw_reads(ast.parse(text)))
 
 
+def test_settings_are_made_at_the_borders_alone() -> None:
+    made = {f"{path}: {one}" for path, found in _borders().items() if path not in BORDERS for one in found}
+    assert made == set()
+
+
+def test_borders_that_make_no_settings_any_more_leave_the_list() -> None:
+    assert set(BORDERS) - set(_borders()) == set()
+
+
+def test_nothing_in_config_makes_settings_of_a_mapping_for_others() -> None:
+    trees = (ast.parse(path.read_text()) for path in (PACKAGE / "config").rglob("*.py"))
+    functions = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    made = [one for one in functions if one.returns and "Settings" in ast.unparse(one.returns).split(" | ")]
+    assert {one.name for one in made if re.search(r"Mapping|dict", ast.unparse(one.args))} == {"of"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Settings.of(found)",
+        "Settings(found)",
+        "Settings(raw=found)",
+        "make = Settings.of",
+        "S = Settings",
+        "found = map(Settings.of, all)",
+        "found = made(Settings, raw)",
+        "from grete.config.settings import Settings as S\nS.of(found)",
+        "from grete.config import settings as s\ns.Settings.of(found)",
+        "import grete.config.settings\ngrete.config.settings.Settings.of(found)",
+        "from grete.tasks.spec import Settings as S\nmake = S.of",
+        "class Mine(Settings): ...",
+        "getattr(s, 'Settings').of(found)",
+        "settings.of(found)",
+        "type(settings)(found)",
+        "self._settings.__class__(found)",
+        "replace(settings, raw=found)",
+        "from grete.config.settings.job import JobSettings\nJobSettings(found).id",
+        "from grete.config.settings.job import JobSettings as J\nid_ = J(found).id",
+        "from grete.config.settings import job\njob.JobSettings(found)",
+        "from grete.config.settings.zookeeper import ZooKeeperSection\nZooKeeperSection(found)",
+    ],
+)
+def test_settings_that_are_made_are_found_in_whichever_words(text: str) -> None:
+    assert list(_made(ast.parse(text)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def of(settings: Settings, *others: Settings) -> Settings | None: ...",
+        "@dataclass\nclass Spec:\n    settings: Settings",
+        "Group = Callable[[Iterable[str], Settings], Groups]",
+        "place = submitted or Settings()",
+        "StreamAddress.of(settings, stream)",
+        "self._streams.of(spec)",
+        "replace(spec, settings=settings)",
+        "from grete.config.settings.job import JobSettings\ndef of(job: JobSettings) -> str: ...",
+        "KafkaLogSettings(client)",
+    ],
+)
+def test_what_takes_settings_or_begins_with_none_makes_none(text: str) -> None:
+    assert not list(_made(ast.parse(text)))
+
+
+@cache
+def _borders() -> dict[str, list[str]]:
+    """The places in each module where settings are made of a mapping."""
+    return _by_module(_made, OF_MAPPINGS)
+
+
+def _made(tree: ast.Module) -> Iterator[str]:
+    """Whatever may make settings, or a section of them, of a mapping: all but types, and the settings of nothing."""
+    names = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.name in CLASSES
+    } | {"Settings"}
+    harmless = set(_harmless(tree))
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Load()) if name in names and node not in harmless:
+                yield name
+            case ast.Attribute(attr=name) if name in CLASSES and node not in harmless:
+                yield name
+            case ast.Attribute(value=value, attr="of" | "__class__") if _last_name(value) in OBJECTS:
+                yield ast.unparse(node)
+            case ast.Call(func=ast.Name(id="type"), args=[value]) if _last_name(value) in OBJECTS:
+                yield ast.unparse(node)
+            case ast.Call(func=func, keywords=keywords) if _last_name(func) == "replace":
+                yield from (ast.unparse(node) for one in keywords if one.arg == "raw")
+            case ast.Constant(value="Settings" | "Settings.of"):
+                yield ast.unparse(node)
+
+
+def _harmless(tree: ast.Module) -> Iterator[ast.AST]:
+    """Annotations, types between brackets, and calls without arguments."""
+    for node in ast.walk(tree):
+        match node:
+            case (
+                ast.AnnAssign(annotation=ast.expr() as type_)
+                | ast.arg(annotation=ast.expr() as type_)
+                | ast.FunctionDef(returns=ast.expr() as type_)
+            ):
+                yield from ast.walk(type_)
+            case ast.Subscript(slice=ast.Name() as type_):
+                yield type_
+            case ast.Subscript(slice=ast.Tuple(elts=parts)) | ast.List(elts=parts):
+                yield from (part for part in parts if isinstance(part, ast.Name))
+            case ast.Call(func=func, args=[], keywords=[]):
+                yield func
+
+
 @cache
 def _found() -> dict[str, list[str]]:
-    """The look-ups of each module that has any, by its path in the package."""
+    """The look-ups of each module that has any."""
+    return _by_module(_raw_reads, WHOLE)
+
+
+def _by_module(look: Callable[[ast.Module], Iterator[str]], without: Sequence[str]) -> dict[str, list[str]]:
+    """What is found in each module in which anything is, by its path in the package."""
     found = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         relative = path.relative_to(PACKAGE)
-        reads = [] if relative.parts[0] in WHOLE else list(_raw_reads(ast.parse(path.read_text())))
-        if reads:
-            found[relative.as_posix()] = reads
+        there = [] if relative.parts[0] in without else list(look(ast.parse(path.read_text())))
+        if there:
+            found[relative.as_posix()] = there
     return found
 
 

@@ -14,6 +14,7 @@ from grete.config.key_tables.task import DEAD_LETTERS, DIAGNOSTICS_STREAM, METRI
 from grete.config.settings.azure import AzureSettings
 from grete.config.settings.coordinator import CoordinatorSettings
 from grete.config.settings.deploy import DeploySettings
+from grete.config.settings.eventhubs import HubsSettings
 from grete.config.settings.job import JobSettings
 from grete.config.settings.kubernetes import KubernetesSettings
 from grete.config.settings.metrics import SnapshotReporter, reporter_names, snapshot_reporters
@@ -24,6 +25,7 @@ from grete.config.settings.stores import StoreSettings, store_names
 from grete.config.settings.streams import StreamSettings
 from grete.config.settings.systems import SystemSettings, system_names
 from grete.config.settings.tasks import TaskSettings
+from grete.config.settings.zookeeper import ZooKeeperSection
 from grete.model.ids import SystemStream
 
 _WRITTEN = (OUTPUTS, DEAD_LETTERS, DIAGNOSTICS_STREAM)
@@ -71,6 +73,11 @@ class Settings:
         return KubernetesSettings(self.raw)
 
     @cached_property
+    def zookeeper(self) -> ZooKeeperSection:
+        """Where leaders are elected on ZooKeeper."""
+        return ZooKeeperSection(self.raw)
+
+    @cached_property
     def deploy(self) -> DeploySettings:
         """Where and with what it is deployed."""
         return DeploySettings(self.raw)
@@ -102,6 +109,10 @@ class Settings:
     def system(self, name: str) -> SystemSettings:
         """A system by its name."""
         return SystemSettings(self.raw, name)
+
+    def hubs(self, system: str) -> HubsSettings:
+        """The hubs of a system on Event Hubs."""
+        return HubsSettings(self.raw, system)
 
     def stream(self, stream: SystemStream) -> StreamSettings:
         """A stream, whichever names its keys have."""

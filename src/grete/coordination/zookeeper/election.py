@@ -74,7 +74,7 @@ class _Own:
 
 def open_coordination(context: CoordinationContext) -> ZooKeeperCoordination:
     """On the servers that `job.coordinator.zk.connect` names, wherever the coordinator stream is."""
-    settings = zookeeper_settings(context.settings.raw, ttl_s=context.ttl_s)
+    settings = zookeeper_settings(context.settings.zookeeper, ttl_s=context.ttl_s)
     return ZooKeeperCoordination(settings, context.clock, ttl_s=context.ttl_s)
 
 

@@ -32,13 +32,12 @@ class ZooKeeperSettings:
     client: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
-def zookeeper_settings(config: Mapping[str, str], *, ttl_s: float) -> ZooKeeperSettings:
+def zookeeper_settings(section: ZooKeeperSection, *, ttl_s: float) -> ZooKeeperSettings:
     """The settings of a configuration. A session lasts as long as the lease, unless its key is set.
 
     Raises:
         ConfigError: no addresses, half of a login, a reference to nothing, or GSSAPI without its module.
     """
-    section = ZooKeeperSection(config)
     problems = list(section.problems())
     if problems:
         raise ConfigError(*problems)

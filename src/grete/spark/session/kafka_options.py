@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from grete.config.redact import is_reference
 from grete.config.secrets import has_reference, resolve_secrets
 from grete.config.settings import Settings
-from grete.config.settings.eventhubs import HubsSettings
 from grete.config.settings.systems import SystemSettings, client_properties
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
@@ -61,7 +60,7 @@ class StreamAddress:
         """
         if not settings.system(stream.system).capabilities.configured_by_streams:
             return cls(stream.stream)
-        hub = HubsSettings(settings.raw, stream.system).address(stream.stream)
+        hub = settings.hubs(stream.system).address(stream.stream)
         client = {**_HUB, **hub.client}
         if "sasl.password" in client:
             user, password = (_escaped(client.pop(f"sasl.{word}")) for word in ("username", "password"))
@@ -87,7 +86,7 @@ def sink_settings(settings: Settings, system: str, address: StreamAddress | None
     found = _options(settings, system, "producer", address)
     if address is None or not address.client:
         return found | {"kafka.acks": "all", "kafka.enable.idempotence": "true"}
-    largest = HubsSettings(settings.raw, system).largest_record
+    largest = settings.hubs(system).largest_record
     return found | _HUB_SINK | ({"kafka.max.request.size": str(largest)} if largest > 0 else {})
 
 

@@ -13,7 +13,6 @@ from grete.api import Batch
 from grete.arrow import pa, pc
 from grete.config.redact import is_secret_key
 from grete.config.settings import Settings
-from grete.config.settings.eventhubs import HubsSettings
 from grete.model.ids import SystemStream
 from grete.spark.sinks.kafka import HEADERS, OWN, KafkaSink
 from grete.spark.sinks.rows import check_types, key_of, value_of
@@ -30,7 +29,7 @@ class HubSink:
     def __init__(self, sink: KafkaSink, stream: SystemStream, settings: Settings) -> None:
         hub_partitioner(settings, stream)  # refused before anything is written
         shown = {name: value for name, value in settings.raw.items() if not is_secret_key(name)}
-        sends_keys = HubsSettings(settings.raw, stream.system).sends_keys
+        sends_keys = settings.hubs(stream.system).sends_keys
         self._sink = sink
         self._place = _Place(stream, sink.partitions, tuple(sorted(shown.items())), sends_keys)
 

@@ -15,7 +15,6 @@ from grete.application.serdes import IntegerSerde
 from grete.config.choices import HubPartitioning
 from grete.config.key_tables import eventhubs as keys
 from grete.config.settings import Settings
-from grete.config.settings.eventhubs import HubsSettings
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
 from grete.serdes import stream_serdes
@@ -40,7 +39,7 @@ def hub_partitioner(settings: Settings, stream: SystemStream, key_serde: Serde |
     Raises:
         ConfigError: the method is none, or keys that number a partition are no integers.
     """
-    method = HubsSettings(settings.raw, stream.system).partitioning
+    method = settings.hubs(stream.system).partitioning
     serde = key_serde or stream_serdes(stream, settings).key
     if method is HubPartitioning.ROUND_ROBIN:
         return _InTurn()

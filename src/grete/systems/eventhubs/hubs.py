@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from grete.clock import Clock
 from grete.config.key_tables.streams import SYSTEM_OTHER
-from grete.config.settings.eventhubs import HubsSettings
+from grete.config.settings import Settings
 from grete.errors import StreamNotFound
 from grete.kafka.client import KafkaConnection
 from grete.kafka.login import SettingsOrigin, client_settings, settings_origin
@@ -66,8 +66,8 @@ def create_command(topic: str, partitions: int) -> str:
 class Hubs:
     """The hubs of one system of a configuration. Connections are opened when a hub is first needed."""
 
-    def __init__(self, config: Mapping[str, str], system: str, clock: Clock) -> None:
-        self._config = config
+    def __init__(self, settings: Settings, system: str, clock: Clock) -> None:
+        self._settings = settings
         self._system = system
         self._clock = clock
         self._lock = threading.RLock()
@@ -84,7 +84,7 @@ class Hubs:
         """
         with self._lock:
             if stream not in self._hubs:
-                address = HubsSettings(self._config, self._system).address(stream)
+                address = self._settings.hubs(self._system).address(stream)
                 client, origin = self._client(address.client), self._origin(address.origins)
                 self._hubs[stream] = Hub(stream, address.topic, self._namespace(client, origin))
             return self._hubs[stream]
@@ -94,10 +94,12 @@ class Hubs:
         servers = derived.get("bootstrap.servers", "")
         key = SYSTEM_OTHER.named(self._system, "consumer.bootstrap.servers")
         standing_in = {key: servers} if servers else {}
-        return {**derived, **client_settings({**standing_in, **self._config}, self._system)}
+        return {**derived, **client_settings({**standing_in, **self._settings.raw}, self._system)}
 
     def _origin(self, derived: Mapping[str, str]) -> SettingsOrigin:
-        return SettingsOrigin(self._system, {**derived, **settings_origin(self._config, self._system).keys})
+        return SettingsOrigin(
+            self._system, {**derived, **settings_origin(self._settings.raw, self._system).keys}
+        )
 
     def _namespace(self, client: Mapping[str, str], origin: SettingsOrigin) -> Namespace:
         key = tuple(sorted(client.items()))
@@ -111,7 +113,7 @@ class Hubs:
         Raises:
             StreamError: no answer.
         """
-        hubs = [self.of(stream) for stream in HubsSettings(self._config, self._system).known_streams()]
+        hubs = [self.of(stream) for stream in self._settings.hubs(self._system).known_streams()]
         found: set[str] = set()
         for namespace in {hub.namespace for hub in hubs}:
             named = {hub.topic: hub.stream for hub in hubs if hub.namespace is namespace}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from grete.clock import Clock, Deadline
 from grete.config.key_tables import eventhubs as keys
@@ -29,12 +29,11 @@ _TIMEOUT_S = 60.0
 class HubSender:
     """The outputs of one system on Event Hubs. Used by one thread at a time."""
 
-    def __init__(self, hubs: Hubs, config: Mapping[str, str], system: str, clock: Clock) -> None:
+    def __init__(self, hubs: Hubs, settings: HubsSettings, clock: Clock) -> None:
         self._hubs = hubs
         self._clock = clock
-        self._system = system
-        self._limit_key = keys.LARGEST.named(system)
-        settings = HubsSettings(config, system)
+        self._system = settings.name
+        self._limit_key = keys.LARGEST.named(settings.name)
         self._limit, self._sends_keys = settings.largest_record, settings.sends_keys
         self._senders: dict[Namespace, AcknowledgedSender] = {}
 

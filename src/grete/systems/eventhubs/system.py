@@ -19,7 +19,6 @@ from grete.api import Serde
 from grete.arrow import pa
 from grete.config.key_tables.task import CHECKPOINT_SYSTEM
 from grete.config.settings import Settings
-from grete.config.settings.eventhubs import HubsSettings
 from grete.errors import ConfigError, StreamError, StreamNotFound
 from grete.kafka.client import KafkaConnection
 from grete.kafka.errors import stream_errors
@@ -98,8 +97,8 @@ class EventHubsSystem(System):
         self.name = context.name
         self._context = context
         self._routes = Routes(context.settings, context.name)
-        self._hubs = Hubs(context.settings.raw, context.name, context.clock)
-        self._sender = HubSender(self._hubs, context.settings.raw, context.name, context.clock)
+        self._hubs = Hubs(context.settings, context.name, context.clock)
+        self._sender = HubSender(self._hubs, context.settings.hubs(context.name), context.clock)
         self._lock = threading.RLock()
 
     @cached_property
@@ -242,7 +241,7 @@ class EventHubsSystem(System):
         beside = self._routes.beside(stream)
         if beside is not None:
             return self._other.largest_record(beside)
-        limit = HubsSettings(self._context.settings.raw, self.name).largest_record
+        limit = self._context.settings.hubs(self.name).largest_record
         return limit if limit > 0 else 1 << 20
 
     def is_compacted(self, stream: str) -> bool:
@@ -300,7 +299,7 @@ class EventHubsSystem(System):
 
     def transactions(self, fences: Sequence[Fence], slot: int, streams: Sequence[str]) -> HubTransactions:
         """See System: the other system's, and records for hubs before them."""
-        hubs = set(HubsSettings(self._context.settings.raw, self.name).known_streams())
+        hubs = set(self._context.settings.hubs(self.name).known_streams())
         kept = [self._routes.beside(stream) or stream for stream in streams if stream not in hubs]
         return HubTransactions(self._other.transactions(fences, slot, kept), self._routes.beside, self._send)
 
