@@ -28,7 +28,7 @@ def main() -> int:
 
     def work(assignment: Assignment, control: Control, on_batch: OnBatch) -> Ended:
         system.raise_fence([assignment.fence])
-        size, batch = assignment.config.get("task.max.records.per.batch", ""), 0
+        size, batch = assignment.settings.raw.get("task.max.records.per.batch", ""), 0
         said_by = [assignment.container_id, assignment.epoch, size]
         while not control.is_set():
             said = [

@@ -13,6 +13,7 @@ from tests.support.certificates import make_authority
 from tests.support.secure_kafka import SecureCluster
 
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.coordination.kafka import KafkaCoordination
 from grete.errors import ConfigError, Fenced, LogError, LoginRefused
 from grete.kafka.settings import coordinator_log_settings
@@ -48,7 +49,9 @@ def _password(secure_kafka: SecureCluster, monkeypatch: pytest.MonkeyPatch) -> N
 
 def open_log(config: Mapping[str, str]) -> KafkaKeyedLog:
     return KafkaKeyedLog(
-        f"secured-{uuid.uuid4().hex[:8]}", coordinator_log_settings(config, "kafka"), SystemClock()
+        f"secured-{uuid.uuid4().hex[:8]}",
+        coordinator_log_settings(Settings.of(config), "kafka"),
+        SystemClock(),
     )
 
 
@@ -82,7 +85,7 @@ def test_a_log_behind_sasl_ssl_keeps_and_fences_as_any_other(
 
 
 def test_leaders_are_elected_behind_sasl_ssl(secure_kafka: SecureCluster) -> None:
-    settings = coordinator_log_settings(config_of(secure_kafka), "kafka")
+    settings = coordinator_log_settings(Settings.of(config_of(secure_kafka)), "kafka")
     with closing(
         KafkaCoordination(settings, SystemClock(), topic_prefix=f"__{uuid.uuid4().hex[:8]}_")
     ) as own:
@@ -145,6 +148,6 @@ def test_brokers_with_another_protocol_are_distinguished_from_brokers_that_are_a
 ) -> None:
     """Only when the time is up: a connection that ends in the handshake may be a broker that goes."""
     config = config_of(secure_kafka, bootstrap_servers=secure_kafka.bootstrap)
-    settings = coordinator_log_settings(config, "kafka")
+    settings = coordinator_log_settings(Settings.of(config), "kafka")
     with pytest.raises(LogError, match=r"check systems\.kafka\.consumer\.security\.protocol"):
         KafkaKeyedLog("never", replace(settings, timeout_s=1.0), SystemClock())

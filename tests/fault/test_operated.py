@@ -49,12 +49,12 @@ from grete.systems.records import pack
 system = LocalSystem(Path(os.environ["GRETE_HOME"]) / "local", SystemClock())
 
 def work(assignment, control, on_batch):
-    deaf = assignment.config.get("test.deaf") == str(assignment.container_id)
+    deaf = assignment.settings.raw.get("test.deaf") == str(assignment.container_id)
     system.raise_fence([assignment.fence])
     batch = 0
     while deaf or not control.is_set():
         said = [json.dumps({"task": task.name, "container": assignment.container_id, "epoch": assignment.epoch,
-                            "batch": assignment.config.get("task.max.records.per.batch")}).encode()
+                            "batch": assignment.settings.raw.get("task.max.records.per.batch")}).encode()
                 for task in assignment.tasks]
         with_fence(said, assignment.fence)
         batch += 1

@@ -56,11 +56,11 @@ assignment = parse_assignment(client.get(f"/api/v1/containers/{id_}"), Path.cwd(
 assert assignment.epoch == epoch
 stopping = []
 signal.signal(signal.SIGTERM, lambda *_: stopping.append(1))
-runs_for_ever = assignment.config.get("test.for.ever")
+runs_for_ever = assignment.settings.raw.get("test.for.ever")
 while True:
     client.heartbeat(id_, Heartbeat(epoch, "running", batch_id=0, records=1))
     if stopping or not runs_for_ever:
-        code = int(assignment.config.get("test.exit.code", "0"))
+        code = int(assignment.settings.raw.get("test.exit.code", "0"))
         write_report(code)
         sys.exit(code)
     time.sleep(0.02)

@@ -58,7 +58,9 @@ def stream_log(config: dict[str, str], job: JobId) -> Iterator[KafkaKeyedLog]:
 
 @pytest.fixture
 def checkpoint_log(config: dict[str, str], job: JobId) -> Iterator[KafkaKeyedLog]:
-    with closing(open_checkpoint_log(config, "kafka", checkpoint_log_name(job), SystemClock())) as log:
+    with closing(
+        open_checkpoint_log(Settings.of(config), "kafka", checkpoint_log_name(job), SystemClock())
+    ) as log:
         yield log
 
 

@@ -22,6 +22,7 @@ from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.output_commits import OutputCommits, WriterAttempt
 from grete.checkpoint.task_commit import read_commits
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.kafka.epoch_topic import EPOCHS
 from grete.keyed_log.kafka import open_checkpoint_log
 from grete.model.ids import JobId, SystemStreamPartition
@@ -193,7 +194,7 @@ def log(secure_kafka: SecureCluster, topics: Topics) -> Iterator[Any]:
         "task.checkpoint.replication.factor": "1",
     }
     name = checkpoint_log_name(JobId(topics.name))
-    with closing(open_checkpoint_log(config, "kafka", name, SystemClock())) as opened:
+    with closing(open_checkpoint_log(Settings.of(config), "kafka", name, SystemClock())) as opened:
         yield opened
 
 

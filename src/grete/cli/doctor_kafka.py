@@ -46,7 +46,7 @@ def kafka_findings(settings: Settings) -> Iterator[Finding]:
         return
     for system in systems:
         try:
-            inspector = KafkaInspector(settings.raw, system, SystemClock())
+            inspector = KafkaInspector(settings, system, SystemClock())
             yield from _system(settings, system, inspector, KafkaStreamSettings(settings, system))
         except GreteError as error:
             yield Finding(
@@ -125,10 +125,10 @@ def _logs(settings: Settings, system: str) -> Iterator[tuple[str, str, int]]:
 
     job, of_coordinator = settings.job.id, settings.coordinator.system
     if of_coordinator == system:
-        log = coordinator_log_settings(settings.raw, system)
+        log = coordinator_log_settings(settings, system)
         yield stream_name(job), log.replication_key, log.replication_factor
     if (settings.task.checkpoint_system or of_coordinator) == system:
-        log = checkpoint_log_settings(settings.raw, system)
+        log = checkpoint_log_settings(settings, system)
         yield checkpoint_log_name(job), log.replication_key, log.replication_factor
 
 

@@ -51,11 +51,6 @@ class Assignment:
     """Higher than `epoch` since the container has given tasks away; None is `epoch`."""
 
     @property
-    def config(self) -> Mapping[str, str]:
-        """The configuration as it is written."""
-        return self.settings.raw
-
-    @property
     def ssps(self) -> tuple[SystemStreamPartition, ...]:
         """Every input of the container once, sorted."""
         return tuple(sorted({ssp for task in self.tasks for ssp in task.ssps}))

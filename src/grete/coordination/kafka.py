@@ -40,7 +40,7 @@ def topic_name(scope: str, prefix: str) -> str:
 
 def open_coordination(context: CoordinationContext) -> KafkaCoordination:
     """On the brokers of the coordinator system."""
-    settings = coordinator_log_settings(context.settings.raw, context.system)
+    settings = coordinator_log_settings(context.settings, context.system)
     return KafkaCoordination(settings, context.clock, ttl_s=context.ttl_s)
 
 

@@ -84,7 +84,7 @@ class AttemptWriter:
     def begin(self, plan: JobPlan, reason: str) -> None:
         """Compare with the attempt before, and say whether this is a deployment, a change or an attempt (S0-20)."""
         manager = self._manager
-        new, previous = manager.generate(plan.model, plan.config, self._environment), manager.read()
+        new, previous = manager.generate(plan.model, plan.settings.raw, self._environment), manager.read()
         event = "attempt"
         if manager.check_for_changes(new, previous):
             event = "deployment" if manager.metrics.newDeployment else "change"
@@ -101,7 +101,7 @@ class AttemptWriter:
     def change(self, plan: JobPlan, why: Mapping[str, str]) -> None:
         """A running job has another model or configuration: recorded as for a new attempt (S0-20)."""
         manager = self._manager
-        new, previous = manager.generate(plan.model, plan.config, self._environment), manager.read()
+        new, previous = manager.generate(plan.model, plan.settings.raw, self._environment), manager.read()
         if new != previous:
             manager.check_for_changes(new, previous)
             manager.write(new)

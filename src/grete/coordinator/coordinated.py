@@ -106,7 +106,7 @@ class CoordinatedJob:
     def begin(self, plan: JobPlan) -> ModelChanged:
         """The event that starts the job with this plan."""
         self._settings = plan.settings
-        self._has_to_follow = self._stream.config() != plan.config  # written while we planned
+        self._has_to_follow = self._stream.config() != plan.settings.raw  # written while we planned
         return self._changed_to(plan, "")
 
     def _changed_to(self, plan: JobPlan, cause: str) -> ModelChanged:

@@ -46,11 +46,6 @@ class JobPlan:
     model: JobModel
     partitions: Mapping[SystemStream, int]
 
-    @property
-    def config(self) -> Mapping[str, str]:
-        """The configuration as it is written."""
-        return self.settings.raw
-
 
 @dataclass(frozen=True, slots=True)
 class _WorkedOut:
@@ -231,8 +226,8 @@ def _lost_partitions(unreadable: Mapping[TaskName, str], calculated: Calculated)
 
 def container_specs(plan: JobPlan, *, mode: str) -> dict[ContainerId, ContainerSpec]:
     """The fingerprints of what each container runs; `mode` is how its query runs."""
-    query = digest([fingerprint(plan.config, "query"), mode])
-    process = fingerprint(plan.config, "process")
+    query = digest([fingerprint(plan.settings.raw, "query"), mode])
+    process = fingerprint(plan.settings.raw, "process")
     return {
         id_: ContainerSpec(_tasks(one), query, process, standby=_is_standby(one))
         for id_, one in plan.model.containers.items()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from grete.clock import Clock
+from grete.config.settings import Settings
 from grete.kafka.errors import done, reason_of, translated
 from grete.kafka.library import ConfigResource, KafkaError, KafkaException, ResourceType, TopicCollection
 from grete.kafka.log_clients import KafkaClients
@@ -48,8 +49,8 @@ class KafkaInspector:
         LogError: from every method, when brokers do not answer or refuse.
     """
 
-    def __init__(self, config: Mapping[str, str], system: str, clock: Clock) -> None:
-        self._settings = replace(coordinator_log_settings(config, system), timeout_s=_TIMEOUT_S)
+    def __init__(self, settings: Settings, system: str, clock: Clock) -> None:
+        self._settings = replace(coordinator_log_settings(settings, system), timeout_s=_TIMEOUT_S)
         self._clock = clock
         self._clients = KafkaClients("", self._settings, clock)
 

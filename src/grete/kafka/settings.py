@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from grete.config.kafka_tuning import KafkaTuning, kafka_tuning
 from grete.config.key import Key
 from grete.config.key_tables import coordinator, task
+from grete.config.settings import Settings
 from grete.config.values import required_value_of
 from grete.kafka.login import SettingsOrigin, settings_origin
 from grete.kafka.login import client_settings as client_settings
@@ -33,25 +34,29 @@ class KafkaLogSettings:
     tuning: KafkaTuning = field(default_factory=KafkaTuning)
 
 
-def coordinator_log_settings(config: Mapping[str, str], system: str) -> KafkaLogSettings:
+def coordinator_log_settings(settings: Settings, system: str) -> KafkaLogSettings:
     """Settings of the coordinator stream on the system `system`.
 
     Raises:
         ConfigError: no brokers, a security setting that only Java can use, or a number that is none.
     """
     return _settings(
-        config, system, coordinator.REPLICATION, coordinator.SEGMENT_BYTES, coordinator.MAX_MESSAGE_BYTES
+        settings.raw,
+        system,
+        coordinator.REPLICATION,
+        coordinator.SEGMENT_BYTES,
+        coordinator.MAX_MESSAGE_BYTES,
     )
 
 
-def checkpoint_log_settings(config: Mapping[str, str], system: str) -> KafkaLogSettings:
+def checkpoint_log_settings(settings: Settings, system: str) -> KafkaLogSettings:
     """Settings of the checkpoint log on the system `system`.
 
     Raises:
         ConfigError: as for the coordinator stream.
     """
     return _settings(
-        config, system, task.CHECKPOINT_REPLICATION, task.CHECKPOINT_SEGMENT, task.CHECKPOINT_MESSAGE
+        settings.raw, system, task.CHECKPOINT_REPLICATION, task.CHECKPOINT_SEGMENT, task.CHECKPOINT_MESSAGE
     )
 
 

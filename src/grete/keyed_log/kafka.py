@@ -19,11 +19,12 @@ from __future__ import annotations
 import itertools
 import threading
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from grete.clock import Clock, Deadline
+from grete.config.settings import Settings
 from grete.errors import Fenced, IllegalStateError, InDoubt, LogCorrupted, LogError, LogUnreachable
 from grete.kafka.epoch import EpochPending, writer_id
 from grete.kafka.epoch_topic import EPOCHS
@@ -51,13 +52,13 @@ _HEADER_BYTES = 256
 
 def open_coordinator_log(context: LogContext) -> KafkaKeyedLog:
     """The coordinator stream on a Kafka system of the configuration."""
-    settings = coordinator_log_settings(context.settings.raw, context.system)
+    settings = coordinator_log_settings(context.settings, context.system)
     return KafkaKeyedLog(context.name, settings, context.clock, must_exist=context.must_exist)
 
 
-def open_checkpoint_log(config: Mapping[str, str], system: str, name: str, clock: Clock) -> KafkaKeyedLog:
+def open_checkpoint_log(settings: Settings, system: str, name: str, clock: Clock) -> KafkaKeyedLog:
     """The checkpoint log `name` on a Kafka system of the configuration; made when it is not there."""
-    return KafkaKeyedLog(name, checkpoint_log_settings(config, system), clock)
+    return KafkaKeyedLog(name, checkpoint_log_settings(settings, system), clock)
 
 
 @dataclass(slots=True)

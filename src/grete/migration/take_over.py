@@ -98,7 +98,7 @@ def take_over(config: Mapping[str, str], home: Path, clock: Clock) -> TakeOver:
     system = settings.coordinator.system
     if not settings.system(system).capabilities.kafka_topics:
         raise ConfigError(f"--coordinator-stream reads Kafka, and the coordinator stream is on {system!r}")
-    inspector = KafkaInspector(config, system, clock)
+    inspector = KafkaInspector(settings, system, clock)
     name = stream_name(job)
     written = written_checkpoints(settings, job, clock)
     store = open_store(StoreContext(job, settings, home, clock)) if inspector.topic(name) is None else None
@@ -184,7 +184,7 @@ def written_checkpoints(settings: Settings, job: JobId, clock: Clock) -> Checkpo
     name, nothing = checkpoint_log_name(job), CheckpointLogContent(frozenset(), {}, {})
     if not settings.system(system).capabilities.kafka_topics:
         return nothing
-    inspector = KafkaInspector(settings.raw, system, clock)
+    inspector = KafkaInspector(settings, system, clock)
     if inspector.topic(name) is None:
         return nothing
     with closing(ExistingLog(inspector.clients(name), clock)) as log:
@@ -282,7 +282,7 @@ def _changelogs(config: Mapping[str, str], job: JobId, calculated: Calculated, c
     for store in settings.store_names:
         name = settings.store(store).changelog_stream(job)
         topic = (
-            KafkaInspector(config, system, clock).topic(name)
+            KafkaInspector(settings, system, clock).topic(name)
             if settings.system(system).capabilities.kafka_topics
             else None
         )
@@ -330,7 +330,7 @@ def _states(
 ) -> Notes:
     """The fate of changelogs beyond the last commits."""
     settings = Settings.of(config)
-    inspector = KafkaInspector(config, log_system(config), clock)
+    inspector = KafkaInspector(settings, log_system(config), clock)
     tasks = sorted((t, p) for t, p in calculated.changelog.items() if t in written.commits)
     with closing(open_system(settings, log_system(config), home, clock)) as system:
         for store in settings.store_names:

@@ -279,7 +279,7 @@ def test_what_is_pending_travels_in_the_coordinators_document(job: JobUnderTest)
         "job": {"name": made.job.name, "id": made.job.id},
         "container_id": made.container_id,
         "epoch": made.epoch,
-        "config": dict(made.config),
+        "config": dict(made.settings.raw),
         "tasks": [
             {
                 "name": task.name,

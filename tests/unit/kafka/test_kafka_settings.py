@@ -96,7 +96,7 @@ def test_certificates_and_keys_may_stand_in_the_configuration_itself() -> None:
 )
 def test_what_cannot_be_used_is_refused_with_the_way_out(more: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        coordinator_log_settings({**BROKERS, **more}, "kafka")
+        coordinator_log_settings(Settings.of({**BROKERS, **more}), "kafka")
 
 
 @pytest.mark.parametrize("mechanism", [{}, {"systems.kafka.producer.sasl.mechanism": "GSSAPI"}])
@@ -104,7 +104,7 @@ def test_tickets_which_the_client_was_built_without_are_refused_with_the_way_out
     mechanism: dict[str, str],
 ) -> None:
     config = {**BROKERS, "systems.kafka.producer.security.protocol": "SASL_SSL", **mechanism}
-    settings = coordinator_log_settings(config, "kafka")
+    settings = coordinator_log_settings(Settings.of(config), "kafka")
     with pytest.raises(ConfigError, match=r"Set systems\.kafka\.producer\.sasl\.mechanism .*SCRAM-SHA-512"):
         KafkaConnection.of(settings, SystemClock())
 
@@ -119,22 +119,29 @@ def test_a_trust_store_in_pem_is_used_as_it_is() -> None:
 
 
 def test_copies_and_segments_have_samzas_defaults_and_fallbacks() -> None:
-    settings = coordinator_log_settings(BROKERS, "kafka")
+    settings = coordinator_log_settings(Settings.of(BROKERS), "kafka")
     assert (settings.replication_factor, settings.segment_bytes) == (3, 26_214_400)
     fallback = {
         **BROKERS,
         "task.checkpoint.replication.factor": "2",
         "task.checkpoint.segment.bytes": "1000000",
     }
-    for found in (coordinator_log_settings(fallback, "kafka"), checkpoint_log_settings(fallback, "kafka")):
+    for found in (
+        coordinator_log_settings(Settings.of(fallback), "kafka"),
+        checkpoint_log_settings(Settings.of(fallback), "kafka"),
+    ):
         assert (found.replication_factor, found.segment_bytes) == (2, 1_000_000)
-    own = coordinator_log_settings({**fallback, "job.coordinator.replication.factor": "5"}, "kafka")
+    own = coordinator_log_settings(
+        Settings.of({**fallback, "job.coordinator.replication.factor": "5"}), "kafka"
+    )
     assert own.replication_factor == 5
 
 
 def test_settings_do_not_show_their_secrets() -> None:
     line = "PlainLoginModule required username=ann password=hidden;"
-    settings = coordinator_log_settings({**BROKERS, "systems.kafka.producer.sasl.jaas.config": line}, "kafka")
+    settings = coordinator_log_settings(
+        Settings.of({**BROKERS, "systems.kafka.producer.sasl.jaas.config": line}), "kafka"
+    )
     assert "hidden" not in repr(settings)
 
 

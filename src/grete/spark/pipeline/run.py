@@ -293,7 +293,7 @@ class PipelineRun:
 
     def _build(self, pipeline: DataFramePipeline, inputs: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
         application = str(self._settings.job.application_class)
-        pipeline.context = RunContext(self._spark, ApplicationConfig(self._assignment.config))
+        pipeline.context = RunContext(self._spark, ApplicationConfig(self._settings.raw))
         try:
             with logged_while_it_runs(f"build of {application}"):
                 built = pipeline.build(GivenInputs(inputs))

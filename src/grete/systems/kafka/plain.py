@@ -32,7 +32,7 @@ class PlainTopic:
             StreamError: the topic cannot be made, grown or described.
         """
         settings, stream, partitions = target.settings, target.stream, target.partitions
-        self._connection = KafkaConnection.of(checkpoint_log_settings(settings.raw, stream.system), clock)
+        self._connection = KafkaConnection.of(checkpoint_log_settings(settings, stream.system), clock)
         self._connection.await_login(f"writing {stream}")
         self._stream = stream
         self._clock = clock

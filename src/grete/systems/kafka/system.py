@@ -99,7 +99,7 @@ class KafkaSystem(System):
         self.name = name
         self._settings = settings
         self._clock = clock
-        self._log_settings = checkpoint_log_settings(settings.raw, name)
+        self._log_settings = checkpoint_log_settings(settings, name)
         self._streams = KafkaStreamSettings(settings, name)
         self._transaction_timeout_s = settings.task.transaction_timeout_s
         self._connection = KafkaConnection.of(self._log_settings, clock)
