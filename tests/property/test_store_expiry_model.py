@@ -45,7 +45,7 @@ class ExpiringStoreMachine(RuleBasedStateMachine):
 
     @property
     def changelog(self) -> Changelog:
-        job = Settings.of(self.running._config).job.id
+        job = self.running._settings.job.id
         stream = Settings.of(CONFIG).store("shelf").changelog_stream(job)
         return Changelog(self.running._system, stream, 0, is_expiring=True)
 

@@ -17,9 +17,7 @@ from typing import Any, NamedTuple, Self
 from grete.checkpoint.applied_startpoints import read_applied
 from grete.checkpoint.task_commit import TaskCommit, commit_entries, read_commits
 from grete.config.rules.changes import refused_changes
-from grete.config.settings import Settings
 from grete.config.settings.job import JobSettings
-from grete.config.settings.streams import StreamSettings
 from grete.container.assignment import Assignment
 from grete.container.metrics import task_source
 from grete.container.standby import StandbyRun
@@ -78,12 +76,13 @@ class JobUnderTest(JobWorld):
     ) -> None:
         clock = ManualClock() if clock is None else clock
         loaded = prepared(application, config or {}, config_files)
-        self._check_kind(Settings.of(loaded).job)
+        self._check_kind(loaded.job)
         self._partitions = dict(partitions or {})
         self._temporary = directory is None
         self.directory = Path(tempfile.mkdtemp(prefix="grete-test-")) if directory is None else directory
-        loaded = with_checkpoints_in(self.directory, loaded)
-        super().__init__(loaded, LocalSystem(self.directory / "local", clock), clock)
+        super().__init__(
+            with_checkpoints_in(self.directory, loaded), LocalSystem(self.directory / "local", clock), clock
+        )
         self._log = ControlledLog(clock) if coordinator_log is None else coordinator_log
         self._containers: list[TestedContainer] = []
         self._epoch = 0
@@ -97,11 +96,11 @@ class JobUnderTest(JobWorld):
             )
 
     def _create_inputs(self) -> None:
-        settings = Settings.of(self._config)
+        settings = self._settings
         broadcast = settings.task.broadcast_inputs
         for stream in settings.task.all_inputs:
             listed = max((ssp.partition for ssp in broadcast if ssp.system_stream == stream), default=0)
-            said = StreamSettings(self._config, stream).partitions or listed + 1
+            said = settings.stream(stream).partitions or listed + 1
             count = self._partitions.get(str(stream), said)
             self._system.ensure_stream(StreamSpec(stream.stream, count))
 
@@ -116,8 +115,8 @@ class JobUnderTest(JobWorld):
             raise IllegalStateError("the job is started already; restart() starts it again")
         self._epoch += 1
         stream = self.coordinator_stream()
-        if stream.config() != self._config:
-            stream.write_config(self._config, run_id=f"test-{self._epoch}", reason="")
+        if stream.config() != self._settings.raw:
+            stream.write_config(self._settings.raw, run_id=f"test-{self._epoch}", reason="")
         self._model = write_job_model(
             stream,
             self._system,
@@ -176,11 +175,13 @@ class JobUnderTest(JobWorld):
             for stores in (self.directory / "jobs").glob("*/stores"):
                 shutil.rmtree(stores)
         if config:
-            changed = with_checkpoints_in(self.directory, prepared(None, {**self._config, **config}, ()))
-            problems = refused_changes(self._config, changed)
+            changed = with_checkpoints_in(
+                self.directory, prepared(None, {**self._settings.raw, **config}, ())
+            )
+            problems = refused_changes(self._settings.raw, changed.raw)
             if problems:
                 raise ConfigError(*problems)
-            self._config = changed
+            self._settings = changed
             self._create_inputs()
         return self.start()
 
@@ -226,7 +227,7 @@ class JobUnderTest(JobWorld):
         self._write_checkpoints({TaskName(task): TaskCommit(parsed)})
 
     def _write_checkpoints(self, commits: Mapping[TaskName, TaskCommit]) -> None:
-        grouper = Settings.of(self._config).job.ssp_grouper
+        grouper = self._settings.job.ssp_grouper
         self._checkpoint_log().append(commit_entries(commits, grouper=grouper))
 
     def follow(self) -> None:

@@ -20,7 +20,7 @@ from grete.testing.applications import Application, Pipeline, is_pipeline, name_
 
 def prepared(
     application: Application | Pipeline | None, config: Mapping[str, str], files: Sequence[str | Path]
-) -> dict[str, str]:
+) -> Settings:
     """Load, rewrite and validate.
 
     Raises:
@@ -37,13 +37,13 @@ def prepared(
     for system in Settings.of(kept).system_names:
         kept.pop(SYSTEM_PATH.named(system), None)
         kept[SYSTEM_FACTORY.named(system)] = EMBEDDED_SYSTEM
-    return dict(with_time_zone(Settings.of(kept), None).raw)
+    return with_time_zone(Settings.of(kept), None)
 
 
-def with_checkpoints_in(directory: Path, config: Mapping[str, str]) -> dict[str, str]:
-    """The configuration with its folder of checkpoint files, if it names one, in `directory`, where it is created."""
-    if Settings.of(config).task.checkpoint_path is None:
-        return dict(config)
+def with_checkpoints_in(directory: Path, settings: Settings) -> Settings:
+    """The settings with their folder of checkpoint files, if they name one, in `directory`, where it is created."""
+    if settings.task.checkpoint_path is None:
+        return settings
     checkpoints = directory / "checkpoints"
     checkpoints.mkdir(parents=True, exist_ok=True)
-    return {**config, CHECKPOINT_PATH.name: str(checkpoints)}
+    return Settings.of({**settings.raw, CHECKPOINT_PATH.name: str(checkpoints)})

@@ -18,17 +18,12 @@ from grete.metadata.assignments import ChangelogMapping, TaskAssignments
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.input_streams import input_records
 from grete.metadata.locality import LocalityManager
-from grete.model.ids import JobId, SystemStream, TaskName
+from grete.model.ids import SystemStream, TaskName
 from grete.model.job import JobModel, TaskMode
 from grete.model.startpoint import PendingStart
 from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem
 from grete.systems.outputs import OutputSystems, create_outputs
-
-
-def job_of(config: Mapping[str, str]) -> JobId:
-    """The configuration's job."""
-    return Settings.of(config).job.id
 
 
 def write_job_model(
@@ -45,8 +40,7 @@ def write_job_model(
         JobError: an input is not the one that the checkpoints are of.
         StreamNotFound: an input is not there.
     """
-    config = stream.config()
-    settings = Settings.of(config)
+    settings = stream.settings()
     partitions: dict[SystemStream, int] = {s: system.partition_count(s.stream) for s in settings.task.inputs}
     assignments, mapping = TaskAssignments(stream), ChangelogMapping(stream)
     remembered = Remembered(
@@ -74,7 +68,7 @@ def write_job_model(
     width = max(calculated.changelog.values(), default=-1) + 1
     for store in settings.store_names:
         system.ensure_stream(
-            StreamSpec(settings.store(store).changelog_stream(job_of(config)), width, compacted=True)
+            StreamSpec(settings.store(store).changelog_stream(settings.job.id), width, compacted=True)
         )
     with closing(OutputSystems(settings, settings.task.commit_system, system, home, clock)) as outputs:
         create_outputs(settings, outputs, inputs)
@@ -90,6 +84,7 @@ def assignments_of(
     until_drained: bool = False,
 ) -> Iterator[Assignment]:
     """The assignment of each container of the model; containers with tasks of another mode are left out."""
+    settings = Settings.of(model.config)
     for container in model.containers.values():
         tasks = [
             AssignedTask(
@@ -104,10 +99,10 @@ def assignments_of(
         ]
         if tasks:
             yield Assignment(
-                job=job_of(model.config),
+                job=settings.job.id,
                 container_id=container.id,
                 epoch=epoch,
-                settings=Settings.of(model.config),
+                settings=settings,
                 until_drained=until_drained,
                 tasks=tuple(sorted(tasks, key=lambda task: task.name)),
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import orjson
@@ -21,7 +20,6 @@ from grete.serdes import store_serdes, stream_serdes
 from grete.suggestions import or_one_of
 from grete.systems.local.system import LocalSystem
 from grete.systems.records import rows_of
-from grete.testing.job_model import job_of
 
 
 class OutputMessage(NamedTuple):
@@ -38,8 +36,8 @@ class OutputMessage(NamedTuple):
 class JobResults:
     """The streams of a job. `model` is set once it was started."""
 
-    def __init__(self, config: Mapping[str, str], system: LocalSystem, clock: Clock) -> None:
-        self._config = dict(config)
+    def __init__(self, settings: Settings, system: LocalSystem, clock: Clock) -> None:
+        self._settings = settings
         self._system = system
         self._now_ms = clock.wall_ms
         self._model: JobModel | None = None
@@ -57,7 +55,7 @@ class JobResults:
 
     def outputs(self, stream: str, *, partition: int | None = None) -> list[OutputMessage]:
         """Everything in `system.stream`, partition after partition, each in order."""
-        serdes = stream_serdes(SystemStream.parse(stream), Settings.of(self._config))
+        serdes = stream_serdes(SystemStream.parse(stream), self._settings)
         key_of, message_of = serdes.key.from_bytes, serdes.message.from_bytes
         found = []
         for number in range(self._system.partition_count(stream_name(stream))):
@@ -80,7 +78,7 @@ class JobResults:
         Raises:
             ConfigError: the job has no dead-letter stream.
         """
-        stream = Settings.of(self._config).task.dead_letters
+        stream = self._settings.task.dead_letters
         if stream is None:
             raise ConfigError("the job has no dead letters: set task.poison.dead-letter.stream")
         return [
@@ -97,7 +95,7 @@ class JobResults:
             ConfigError: no such store.
             IllegalStateError: no such task.
         """
-        settings = Settings.of(self._config)
+        settings = self._settings
         if name not in settings.store_names:
             raise ConfigError(f"the job has no store {name!r}{or_one_of(name, settings.store_names)}")
         model = self.model.tasks.get(TaskName(task))
@@ -105,10 +103,7 @@ class JobResults:
             raise IllegalStateError(
                 f"there is no task {task!r}{or_one_of(task, self.model.tasks, 'there are')}"
             )
-        stream, partition = (
-            settings.store(name).changelog_stream(job_of(self._config)),
-            model.changelog_partition,
-        )
+        stream, partition = settings.store(name).changelog_stream(settings.job.id), model.changelog_partition
         end = int(self._system.offsets(stream)[partition].upcoming)
         ttl_ms = settings.store(name).ttl_ms
         content = dict(self._system.changes(stream, partition, 0, end, has_times=ttl_ms is not None))
@@ -129,7 +124,7 @@ class JobResults:
         return read_commits(self._checkpoint_log().read())
 
     def _checkpoint_log(self) -> KeyedLog:
-        return self._system.checkpoint_log(checkpoint_log_name(job_of(self._config)))
+        return self._system.checkpoint_log(checkpoint_log_name(self._settings.job.id))
 
     def close_streams(self) -> None:
         """Close the files."""

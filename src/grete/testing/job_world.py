@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from grete.config.settings import Settings
@@ -18,8 +17,8 @@ from grete.testing.job_results import JobResults, stream_name
 class JobWorld(JobResults):
     """The job's streams, its clock, and what is held back from it."""
 
-    def __init__(self, config: Mapping[str, str], system: LocalSystem, clock: ManualClock) -> None:
-        super().__init__(config, system, clock)
+    def __init__(self, settings: Settings, system: LocalSystem, clock: ManualClock) -> None:
+        super().__init__(settings, system, clock)
         self.clock = clock
         self._ends = BlockedEnds(system)
 
@@ -34,7 +33,7 @@ class JobWorld(JobResults):
         headers: Headers = (),
     ) -> None:
         """Append a message to `system.stream`, through its serdes, as any program would."""
-        serdes = stream_serdes(SystemStream.parse(stream), Settings.of(self._config))
+        serdes = stream_serdes(SystemStream.parse(stream), self._settings)
         self.send_bytes(
             stream,
             serdes.message.to_bytes(message),

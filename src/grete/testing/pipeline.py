@@ -97,7 +97,7 @@ class PipelineUnderTest(JobUnderTest):
         self.spark = (spark or shared_session()).newSession()
         """The session in which `build` is called, for tables that it reads."""
         rename_without_programs(self.spark)  # which a new session does not take over
-        for key, value in Settings.of(self._config).spark.options.items():
+        for key, value in self._settings.spark.options.items():
             if key.startswith("spark.sql.") and self.spark.conf.isModifiable(key):
                 self.spark.conf.set(key, value)
 
@@ -168,7 +168,7 @@ class PipelineUnderTest(JobUnderTest):
                     one.system_stream == wanted and partition in (None, one.partition) for one in task.ssps
                 )
             ]
-            grouper = Settings.of(self._config).job.ssp_grouper
+            grouper = self._settings.job.ssp_grouper
             applied = Applied({}, StateChoice.DISCARD)
             self._checkpoint_log().append([applied_entry(task, applied, grouper=grouper) for task in tasks])
         super().replay(stream, offset=offset, partition=partition)

@@ -68,9 +68,12 @@ BORDERS = {
     "spark/pipeline/serdes.py": "what a worker of Spark's gets, hashable and without the secrets of others",
     "spark/session/driver.py": "the spark.* keys for a JVM that reaches files alone",
     "spark/sinks/hub.py": "what a worker of Spark's gets, hashable and without secrets",
+    "testing/conformance/grouping.py": "a suite names the settings that it is run with",
+    "testing/job_config.py": "the mapping and the files of a test, whose paths stay in the test",
+    "testing/job_model.py": "the configuration in a job model",
+    "testing/pipeline.py": "the session that all tests share",
 }
 """Where text, or a message that was decoded, becomes settings in a process; or others are derived from some."""
-OF_MAPPINGS = (*WHOLE, "testing")
 
 
 def test_outside_config_keys_are_read_through_settings_alone() -> None:
@@ -198,7 +201,7 @@ def test_what_takes_settings_or_begins_with_none_makes_none(text: str) -> None:
 @cache
 def _borders() -> dict[str, list[str]]:
     """The places in each module where settings are made of a mapping."""
-    return _by_module(_made, OF_MAPPINGS)
+    return _by_module(_made, WHOLE)
 
 
 def _made(tree: ast.Module) -> Iterator[str]:

@@ -277,7 +277,7 @@ def tidied(job: JobUnderTest) -> None:
 
 
 def offsets(job: JobUnderTest) -> list[int]:
-    stream = Settings.of(CONFIG).store("shelf").changelog_stream(Settings.of(job._config).job.id)
+    stream = job._settings.store("shelf").changelog_stream(job._settings.job.id)
     held = job._system.offsets(stream)[0]
     return [] if held.oldest is None else list(range(int(held.oldest), int(held.upcoming)))
 
@@ -325,7 +325,7 @@ def test_a_rewind_to_before_what_has_gone_gives_what_still_lives(job: JobUnderTe
     put(job, d=5)
     tidied(job)
     assert offsets(job) == [2, 3, 4]
-    stream = Settings.of(CONFIG).store("shelf").changelog_stream(Settings.of(job._config).job.id)
+    stream = job._settings.store("shelf").changelog_stream(job._settings.job.id)
     changelog = Changelog(job._system, stream, 0, is_expiring=True)
     assert changelog.back_to(1) == {b"c": None, b"d": None}, "what was there then has expired"
     assert changelog.back_to(2) == {b"c": None, b"d": None}
