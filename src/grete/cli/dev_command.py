@@ -43,7 +43,6 @@ def declare(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run until Ctrl-C; a mistake in the application or the configuration is shown, and waits for the next save."""
     log_to_stderr("ERROR")
-    logging.getLogger("grete.coordinator").setLevel(logging.CRITICAL)  # what it would say is shown here
     from grete.cli.development import Development
     from grete.config.load import parse_overrides
 
@@ -51,7 +50,13 @@ def run(options: argparse.Namespace) -> int:
     overrides = parse_overrides(options.set)
     if options.fresh:
         _begin_afresh(paths, overrides)
-    return Development(paths, overrides, sys.stdout).run()
+    coordinator = logging.getLogger("grete.coordinator")
+    before = coordinator.level
+    coordinator.setLevel(logging.CRITICAL)  # what it would say is shown here
+    try:
+        return Development(paths, overrides, sys.stdout).run()
+    finally:
+        coordinator.setLevel(before)
 
 
 def job_file(folder: Path) -> Path:
@@ -100,7 +105,7 @@ def _begin_afresh(paths: Sequence[Path], overrides: Mapping[str, str]) -> None:
             "use grete job delete, or another job.id"
         )
     try:
-        with open_job(settings.job.id, settings.raw) as handle:
+        with open_job(settings.job.id, settings) as handle:
             delete_job(handle)
     except (JobNotFound, LogNotFound):
         pass

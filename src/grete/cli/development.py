@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from grete.assembly.run import coordinate
-from grete.assembly.submission import WITHOUT_SPARK, RunOptions, submitted_config
+from grete.assembly.submission import WITHOUT_SPARK, RunOptions, submitted_settings
 from grete.cli.stream_dump import decoded
 from grete.cli.stream_system import read_records
 from grete.clock import SystemClock
@@ -48,7 +48,7 @@ def settings_of(paths: Sequence[Path], overrides: Mapping[str, str]) -> Settings
     """
     once = {RETRY_COUNT.name: "0", **overrides}
     options = RunOptions(config_paths=[str(path) for path in paths], overrides=once, dev=True)
-    return Settings.of(submitted_config(options, grete_home(), SystemClock()))
+    return submitted_settings(options, grete_home(), SystemClock())
 
 
 class Saves:
