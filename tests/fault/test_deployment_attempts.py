@@ -8,12 +8,12 @@ import pytest
 
 from grete import failpoints
 from grete.assembly import RunOptions, run_job
+from grete.assembly.submission import WITHOUT_SPARK
 from grete.embedded.leading import LeaderRequests
 from grete.errors import LogError
 from grete.model.ids import JobId
 from grete.operations import open_job
 from grete.operations.configuration import set_config
-from grete.testing import sparkless
 
 pytestmark = pytest.mark.fault
 JOB = JobId("counter")
@@ -32,7 +32,7 @@ def attempt(job: Any, deployment: str, place: str, monkeypatch: pytest.MonkeyPat
         config_paths=[str(job.config)],
         until_drained=True,
         place={"spark.driver.host": place},
-        container_command=sparkless.COMMAND,
+        container_command=WITHOUT_SPARK,
     )
     return run_job(options, signals=LeaderRequests())
 
