@@ -51,6 +51,7 @@ lint: $(STAMP) ## ruff, mypy, import-linter, the lock, known vulnerabilities, do
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file tests/mypy.ini tests benchmarks
 	$(BIN)/lint-imports
 	bash scripts/lock.sh --check
 	$(BIN)/python scripts/audit.py

@@ -164,8 +164,7 @@ def test_proofs_of_an_earlier_connection_are_good_for_no_other(
 ) -> None:
     """As the client's key holder saw them, inside the encryption: what could be had of a machine's memory."""
     sent: list[bytes] = []
-    keep = Proofs.of_client.fget
-    assert keep is not None
+    keep = vars(Proofs)["of_client"].fget
     monkeypatch.setattr(Proofs, "of_client", property(lambda one: sent.append(keep(one)) or keep(one)))
     drawn = tls.nonce()
     monkeypatch.setattr(tls, "nonce", lambda: drawn)

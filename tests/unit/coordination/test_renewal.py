@@ -16,6 +16,7 @@ class Coordination(MemoryCoordination):
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(clock, ttl_s=TTL_S)
+        self._hands = clock
         self.renewals = 0
         self.is_down = self.is_refused = False
         self.returns_what_it_had = False
@@ -33,7 +34,7 @@ class Coordination(MemoryCoordination):
         if self._clock.monotonic_s() < self.unanswered_until_s:
             return self._patience.unanswered(leadership)
         renewed = super().renew(leadership)
-        self._clock.advance(self.take_s.pop() if self.take_s else 0)
+        self._hands.advance(self.take_s.pop() if self.take_s else 0)
         return renewed
 
 

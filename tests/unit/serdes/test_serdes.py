@@ -93,7 +93,7 @@ def test_an_applications_own_serde_and_samzas_names_are_found() -> None:
     import sys
 
     sys.modules.setdefault(__name__, sys.modules.get(__name__) or __import__("types").ModuleType(__name__))
-    sys.modules[__name__].Upper = Upper
+    setattr(sys.modules[__name__], "Upper", Upper)  # noqa: B010 - a module has no such name by its type
     assert serde("up", **{"serializers.registry.up.class": own}).to_bytes("a") == b"A"
     samza = "org.apache.samza.serializers.JsonSerdeFactory"
     assert serde("j", **{"serializers.registry.j.class": samza}).to_bytes(1) == b"1"

@@ -37,8 +37,8 @@ START = ShareStart(
 )
 
 
-@pytest.fixture
-def server() -> Iterator[ShareServer]:
+@pytest.fixture(name="server")
+def _serving() -> Iterator[ShareServer]:
     with ShareServer(lambda slot: START, "127.0.0.1", "127.0.0.1") as made:
         yield made
 
