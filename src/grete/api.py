@@ -404,7 +404,7 @@ class DataFramePipeline(ABC):
         Input columns: stream string, partition int, offset long, key binary, value binary, timestamp timestamp.
         Output columns: `key` (string or binary, optional) decides partition and key; a column `value` (string or
         binary) is written as it is, otherwise all other columns become one JSON object. On Kafka inputs may have
-        `headers`, and outputs `partition` and `headers`: docs/backends.md.
+        `headers`, and outputs `partition` and `headers`: docs/kafka.md.
 
         An output whose name `outputs.<name>.*` configures goes to files or a table, with its own columns; one that is
         neither that nor a stream goes to `write_batch`: docs/pipelines.md.

@@ -41,7 +41,7 @@ def kubernetes_findings(settings: Settings) -> Iterator[Finding]:
         f"{who} may not {', '.join(missing)} {where}"
         if missing
         else f"{who} may {', '.join(_NEEDED)} {where}",
-        f"bind it to a Role with {', '.join(_NEEDED)} on leases of coordination.k8s.io (docs/backends.md)",
+        f"bind it to a Role with {', '.join(_NEEDED)} on leases of coordination.k8s.io (docs/kubernetes.md)",
     )
 
 

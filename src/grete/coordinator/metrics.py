@@ -1,4 +1,4 @@
-"""The metrics of a running job. Those that Samza has keep Samza's name; docs/operating.md lists all of them."""
+"""The metrics of a running job. Those that Samza has keep Samza's name; docs/observing.md lists all of them."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ _STRICT = "fieldValidation=Strict"
 _DRY = f"dryRun=All&{_STRICT}"
 _RIGHTS = (
     "bind it to a Role with get, list, create, update and delete on serviceaccounts, secrets, pods, and on "
-    "statefulsets, roles and rolebindings of their groups (docs/production.md)"
+    "statefulsets, roles and rolebindings of their groups (docs/clusters.md)"
 )
 _COLLECTIONS = {
     "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",

@@ -218,7 +218,7 @@ DOCUMENTED = re.compile(r"^\| `(\w+)`", re.MULTILINE)
 
 
 def test_every_metric_is_documented_and_every_documented_metric_exists(view: View) -> None:
-    operating = (Path(__file__).parents[3] / "docs" / "operating.md").read_text()
-    section = operating.split("## Metrics")[1].split("\n## ")[0]
+    observing = (Path(__file__).parents[3] / "docs" / "observing.md").read_text()
+    section = observing.split("## Metrics")[1].split("\n## ")[0]
     families = re.findall(r"^# TYPE (\w+)", view.metrics(), re.MULTILINE)
     assert DOCUMENTED.findall(section) == families

@@ -19,7 +19,7 @@ _HEAD = """\
 <!-- Made by `python -m grete_workbench.documents.http`; change src/grete/server/openapi.py, not this file. -->
 
 What a job's coordinator serves while the job runs. It is the document of `/api/v1/openapi.json`, for reading;
-[operating.md](operating.md#http) says where the server is, and what it refuses in any case.
+[observing.md](observing.md#http) says where the server is, and what it refuses in any case.
 
 A request carries `Authorization: Bearer TOKEN`. The tokens are files in the job's folder: `http-token` reads,
 `http-write-token` asks for changes, and the containers' own is for them alone. Every token reads.

@@ -194,7 +194,7 @@ SYSTEM_OTHER = Key(
     None,
     _QUERY,
     "`consumer.` and `producer.`: settings of Samza's Kafka clients. How to reach brokers and what tunes a client "
-    "is followed; what is not is named at a submit. See backends.md.",
+    "is followed; what is not is named at a submit. See kafka.md.",
     is_open=True,
 )
 

@@ -35,7 +35,9 @@ _REFUSED = (_UNAUTHORIZED, 403)
 _LATER = 429
 _LONGEST_TEXT = 500
 _NO_API_SERVER = "That is no API server's answer: look what stands before it"
-_LEASES = "bind it to a Role with get, create and update on leases of coordination.k8s.io (docs/backends.md)"
+_LEASES = (
+    "bind it to a Role with get, create and update on leases of coordination.k8s.io (docs/kubernetes.md)"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ def connector_settings(
     jars = sorted(directory.glob("*.jar"))
     versions = [version for jar in jars if (version := _version(jar.name)) is not None]
     if not versions:
-        raise ConfigError(f"there is no {ARTIFACT}-{spark_version}.jar in {directory}; see docs/backends.md")
+        raise ConfigError(f"there is no {ARTIFACT}-{spark_version}.jar in {directory}; see docs/kafka.md")
     _check(versions[0], spark_version, f"is in {directory}")
     return added(options, _JARS, [str(jar) for jar in jars])
 
@@ -75,7 +75,7 @@ def could_not_start(settings: Mapping[str, str], error: Exception, said: str = "
     hint = (
         f". It was to fetch {packages} first; where Maven Central cannot be reached, fetch the jars elsewhere, and "
         "name them in spark.jars, or the folder of the Kafka connector's in systems.<system>.connector.jars "
-        "(docs/backends.md)"
+        "(docs/kafka.md)"
         if packages
         else ""
     )
@@ -89,7 +89,7 @@ def no_connector(kafka_system: str, spark_version: str) -> ConfigError:
     return ConfigError(
         f"system {kafka_system!r} is on Kafka, and this Spark session has no connector to it, nor takes one while it "
         f"runs. Start the session with spark.jars.packages={package}, or, where Maven Central cannot be reached, "
-        f"with the jars of {package} and what it depends on in spark.jars (docs/backends.md); or let containers run "
+        f"with the jars of {package} and what it depends on in spark.jars (docs/kafka.md); or let containers run "
         f"in processes of their own (grete run), which bring it"
     )
 
