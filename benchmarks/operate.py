@@ -195,7 +195,7 @@ def _stops(job: Operated, times: int) -> dict[str, dict[str, float]]:
     for _ in range(times):
         spans.begin()
         with open_job(JOB) as handle:
-            handle.request_stop(5, "bench")
+            handle.requests.stop(5, "bench")
         job.wait()
         ended = time.time()
         spans.end(job.last_word(), ended)
@@ -241,8 +241,8 @@ def run(times: int = 10) -> dict[str, object]:
             }
         finally:
             with open_job(JOB) as handle:
-                if handle.holder() is not None:
-                    handle.request_stop(5, "done")
+                if handle.election.holder() is not None:
+                    handle.requests.stop(5, "done")
             job.wait()
 
 

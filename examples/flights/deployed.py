@@ -58,7 +58,7 @@ class Deployed:
 
     def stop(self) -> None:
         with open_job(self._job, self._settings) as handle:
-            handle.request_stop(_STOP_S, "the demo was interrupted")
+            handle.requests.stop(_STOP_S, "the demo was interrupted")
 
 
 def main(words: Sequence[str]) -> int:

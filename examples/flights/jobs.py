@@ -50,7 +50,7 @@ class DemoJob:
     def _start_if_free(self) -> None:
         settings = self._place.settings_of(self.name)
         with open_job(JobId(self.name), settings, must_exist=False) as handle:
-            if handle.holder() is not None:
+            if handle.election.holder() is not None:
                 self._has_waited = True
                 return
         if self._has_waited and self.covered() == self._flights:

@@ -44,7 +44,7 @@ def show_jobs(names: Sequence[str], place: Place) -> None:
 
 def _show_job(name: str, handle: JobHandle) -> None:
     assignments, changelog = handle.assignments(), handle.changelog_mapping()
-    hosts, commits = handle.localities(), handle.checkpoints()
+    hosts, commits = handle.localities(), handle.checkpoints.read()
     print(f"\nJob {name}: {len(assignments)} tasks")
     by_container = sorted(assignments.items(), key=lambda item: (item[1], item[0]))
     for container, tasks in groupby(by_container, key=lambda item: item[1]):

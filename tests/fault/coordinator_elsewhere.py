@@ -35,7 +35,7 @@ class CoordinatorElsewhere:
         """By name alone, since the home knows where the stream is; the container goes on and is adopted."""
         first, epoch = job.copying()
         with open_job(job.id) as handle:
-            assert handle.leading_epoch() == epoch
+            assert handle.election.leading_epoch() == epoch
         first.kill()
         first.wait()
         job.send(100)
@@ -48,7 +48,7 @@ class CoordinatorElsewhere:
         job.stop()
         assert second.wait(patient(30)) == 0
         with open_job(job.id) as handle:
-            assert handle.holder() is None
+            assert handle.election.holder() is None
 
     def test_servers_that_are_away_longer_than_the_lease_cost_an_incarnation_and_nothing_else(
         self, job: CopyingJob, way: TcpProxy

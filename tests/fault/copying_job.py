@@ -116,7 +116,7 @@ class CopyingJob:
 
     def _is_asked_to_stop(self) -> bool:
         with open_job(self.id) as handle, contextlib.suppress(JobError):
-            handle.request_stop(5, "enough")
+            handle.requests.stop(5, "enough")
             return True
         return False
 

@@ -214,7 +214,7 @@ class Job:
     def _is_asked_to_stop(self) -> bool:
         """Not while one incarnation has ended and the next has not begun."""
         with open_job(self.id) as handle, contextlib.suppress(JobError):
-            handle.request_stop(10, "the test is over")
+            handle.requests.stop(10, "the test is over")
             return True
         return False
 

@@ -149,7 +149,7 @@ def test_a_leader_that_is_killed_or_paused_beyond_its_lease_is_succeeded_by_one_
         assert before["holder"]["pid"] == first.pid
         with job.coordinator("--standby") as second:
             with open_job(job.id) as handle:
-                eventually(handle.standbys, "it stands by", context=job.made.report)
+                eventually(handle.election.standbys, "it stands by", context=job.made.report)
             os.kill(first.pid, how)
             job.azurite.move_clock(TTL_S)
             eventually(lambda: job.state().epoch > before["epoch"], "another leads", context=job.made.report)

@@ -46,11 +46,11 @@ class TestOnKafka(CoordinatorElsewhere):
         process.kill()
         process.wait()
         with open_job(job.id) as handle:
-            assert handle.holder() is not None
+            assert handle.election.holder() is not None
         assert main(["stop", "--job", job.id.shown, "--deadline", "5"]) == 0
         with open_job(job.id) as handle:
             state = handle.state()
-            assert (handle.launches(), handle.holder()) == ({}, None)
+            assert (handle.launches(), handle.election.holder()) == ({}, None)
         assert state is not None
         assert state.state == "stopped"
 

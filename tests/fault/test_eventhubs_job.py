@@ -154,7 +154,7 @@ def test_a_job_on_hubs_keeps_state_and_checkpoints_beside_them(
     assert job.counts(beside, "counted") == expected
     with open_job(job.job) as handle:
         assert handle.lag().total == 0
-        assert sorted(handle.checkpoints()) == ["Partition 0", "Partition 1"]
+        assert sorted(handle.checkpoints.read()) == ["Partition 0", "Partition 1"]
     hub = job.hubs["flights"]
     assert group_lag(secure_kafka.bootstrap, job.job.name) == {(hub, 0): 0, (hub, 1): 0}
 

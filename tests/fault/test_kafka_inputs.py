@@ -258,7 +258,7 @@ def test_when_a_topic_grows_a_key_keeps_its_task_and_its_order(
     job.runs()
     assert job.sent(system) == [1, 2, 3, 4, 5, 6, 7]
     with open_job(job.job) as handle:
-        assert sorted(handle.checkpoints()) == ["Partition 0"]
+        assert sorted(handle.checkpoints.read()) == ["Partition 0"]
 
 
 def test_topics_that_a_pattern_chooses_become_inputs_and_what_jobs_remember_does_not(

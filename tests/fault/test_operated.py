@@ -143,8 +143,8 @@ class Job:
 
     def end(self) -> None:
         with open_job(JOB) as handle:
-            if handle.holder() is not None:
-                handle.request_stop(5, "the test is over")
+            if handle.election.holder() is not None:
+                handle.requests.stop(5, "the test is over")
         for process in self._coordinators:
             print(process.communicate(timeout=patient(30))[1])
 

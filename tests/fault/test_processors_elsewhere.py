@@ -67,8 +67,8 @@ class Spread:
 
     def leader(self) -> str:
         with open_job(self._job.id, Settings.of(self._settings)) as handle:
-            eventually(handle.holder, "one leads", context=self.logs)
-            holder = handle.holder()
+            eventually(handle.election.holder, "one leads", context=self.logs)
+            holder = handle.election.holder()
         return next(id for id, one in self._processors.items() if holder and one.pid == holder.pid)
 
     def kill(self, id: str) -> None:

@@ -182,7 +182,7 @@ def test_what_happens_to_one_share_holds_up_no_other_and_costs_no_record(running
     blocked = running.pid(0)
     running.await_counted(1)
     with open_job(JobId("counter")) as handle:
-        handle.request_stop(10, "the test is over")
+        handle.requests.stop(10, "the test is over")
     running.coordinator.wait(patient(30))
     eventually(lambda: not is_alive(blocked), "the task that blocks is ended after task.shutdown.ms")
     running.open_gate("process", 0)

@@ -72,14 +72,14 @@ def standing_by(job: CopyingJob) -> subprocess.Popen[str]:
     """Another coordinator, once it waits."""
     process = job.stand_by()
     with open_job(job.id, Settings.of(job.settings)) as handle:
-        eventually(handle.standbys, "it stands by")
+        eventually(handle.election.standbys, "it stands by")
     return process
 
 
 def is_led_after(epoch: int, handle: JobHandle) -> bool:
     """Whether a later epoch leads; a service that is busy with sessions that end is asked again."""
     with suppress(CoordinationUnreachable):
-        return (handle.leading_epoch() or 0) > epoch
+        return (handle.election.leading_epoch() or 0) > epoch
     return False
 
 
@@ -123,7 +123,7 @@ def test_a_leader_steps_down_for_one_that_stands_by_and_stands_by_itself(
     eventually(lambda: "container-adopted" in job.events(), "the container is adopted")
     assert "stepped-down" in job.events()
     with open_job(job.id) as handle:
-        eventually(handle.standbys, "the one that stepped down stands by")
+        eventually(handle.election.standbys, "the one that stepped down stands by")
     [waiting] = leader(job, capsys)["standbys"]
     assert waiting["pid"] == shown["leader"]["pid"]
     job.send(100)
@@ -151,7 +151,9 @@ def test_a_leader_that_stood_still_for_longer_than_its_lease_stands_by_again(job
     eventually(lambda: job.epoch() > epoch, "the other one leads")
     first.send_signal(signal.SIGCONT)
     with open_job(job.id) as handle:
-        eventually(lambda: [one.pid for one in handle.standbys()] == [first.pid], "the first stands by")
+        eventually(
+            lambda: [one.pid for one in handle.election.standbys()] == [first.pid], "the first stands by"
+        )
     assert "container-adopted" in job.events()
     job.stop()
     assert first.wait(patient(30)) == 0
@@ -180,7 +182,7 @@ def test_one_that_stands_by_ends_when_it_is_asked_to(job: CopyingJob) -> None:
     waiting.terminate()
     assert waiting.wait(patient(30)) == 0
     with open_job(job.id) as handle:
-        assert handle.standbys() == []
+        assert handle.election.standbys() == []
     job.stop()
 
 

@@ -140,7 +140,7 @@ def test_a_job_runs_to_its_end_and_says_so(job: Job) -> None:
     code, errors = job.run(job.config("a"))
     assert (code, errors) == (0, "")
     with open_job(JobId("job")) as handle:
-        assert handle.holder() is None
+        assert handle.election.holder() is None
         assert [row.event for row in handle.history()] == ["deployment", "container-exited", "finished"]
         assert set(handle.assignments().values()) == {"0"}
         assert handle.changelog_mapping() == {f"Partition {i}": i for i in range(4)}
@@ -206,7 +206,7 @@ def test_of_many_submits_at_once_one_wins_and_the_others_name_it(job: Job) -> No
     [winner] = [i for i, process in enumerate(processes) if process.poll() is None]
     with open_job(JobId("job")) as handle:
         assert handle.config()["who"] == str(winner)
-        handle.request_stop(10, "enough")
+        handle.requests.stop(10, "enough")
     assert processes[winner].wait(patient(30)) == 0
     assert sorted(process.wait(patient(30)) for process in processes) == [0, 4, 4, 4, 4, 4]
     for process in processes:
@@ -223,7 +223,7 @@ def test_a_stop_that_is_asked_for_while_a_job_starts_again_is_obeyed(job: Job) -
     assert stands is not None
     assert stands.si_code == os.CLD_STOPPED
     with open_job(JobId("job")) as handle:
-        handle.request_stop(10, "enough")
+        handle.requests.stop(10, "enough")
     again.send_signal(signal.SIGCONT)
     _, errors = again.communicate(timeout=patient(30))
     assert (again.returncode, errors) == (0, "")

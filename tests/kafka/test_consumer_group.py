@@ -113,7 +113,7 @@ systems.kafka.producer.bootstrap.servers={self.bootstrap}
             eventually(self.is_running, "the job runs", context=self.log)
             yield
             with open_job(self.id) as handle:
-                handle.request_stop(10, "the test is over")
+                handle.requests.stop(10, "the test is over")
             assert process.wait(patient(60)) == 0
         finally:
             process.terminate()
@@ -126,7 +126,7 @@ systems.kafka.producer.bootstrap.servers={self.bootstrap}
 
     def is_running(self) -> bool:
         with suppress(GreteError), open_job(self.id) as handle:
-            return len(handle.checkpoints()) == PARTITIONS
+            return len(handle.checkpoints.read()) == PARTITIONS
         return False
 
     def log(self) -> str:
@@ -137,7 +137,7 @@ systems.kafka.producer.bootstrap.servers={self.bootstrap}
         with open_job(self.id) as handle:
             return {
                 ssp.partition: int(offset)
-                for commit in handle.checkpoints().values()
+                for commit in handle.checkpoints.read().values()
                 for ssp, offset in commit.offsets.items()
             }
 

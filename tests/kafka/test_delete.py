@@ -42,7 +42,7 @@ def test_a_deleted_job_leaves_no_topic_of_its_own(
     changelog = Settings.of(config).store("totals").changelog_stream(job)
     with open_job(job, Settings.of(config), must_exist=False) as handle:
         handle.stream.write_config(config, run_id="run-1", reason="first")
-        with handle.commit_system() as system:
+        with handle.checkpoints.system() as system:
             system.create_stream(StreamSpec(input_, 1))
             system.create_stream(StreamSpec(changelog, 1, compacted=True))
             system.checkpoint_log(checkpoint_log_name(job)).end()

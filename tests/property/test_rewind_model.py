@@ -78,7 +78,7 @@ def run(job: JobUnderTest, points: list[Point]) -> None:
     """To the end; remember every batch after which each task has a checkpoint."""
     while job.run_batch() is not None:
         with open_job(JOB) as handle:
-            history = handle.checkpoint_history()
+            history = handle.checkpoints.history()
         known = [one for commits in history.values() for one in commits]
         newest = max(known, key=lambda one: one.log_offset).commit
         if len(history) == len(TASKS):

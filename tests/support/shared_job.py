@@ -186,7 +186,7 @@ class SharedJob:
     def stop(self) -> None:
         """As an operator does."""
         with open_job(self.job, Settings.of(self.settings)) as handle:
-            handle.request_stop(10, "enough")
+            handle.requests.stop(10, "enough")
 
     def state(self) -> str:
         """The job's own."""
@@ -197,8 +197,8 @@ class SharedJob:
     def leader(self) -> Processor:
         """The one that leads."""
         with open_job(self.job, Settings.of(self.settings)) as handle:
-            eventually(handle.holder, "one leads", context=self.logs)
-            holder = handle.holder()
+            eventually(handle.election.holder, "one leads", context=self.logs)
+            holder = handle.election.holder()
         return next(one for one in self.processors if holder and one.process.pid == holder.pid)
 
     def counted(self) -> None:

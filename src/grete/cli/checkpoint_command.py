@@ -116,7 +116,7 @@ def _checkpoints(
     """
     try:
         with opened_job(options) as handle:
-            known = handle.checkpoints()
+            known = handle.checkpoints.read()
             _check_tasks(options, handle, known)
             commits = {task: c for task, c in known.items() if _chosen(options, task)}
             return commits, _foreign(handle, commits) if with_foreign else {}
@@ -192,7 +192,7 @@ def _before_the_first_run(options: argparse.Namespace) -> TakeOver | None:
 def _history(options: argparse.Namespace) -> int:
     """Show every commit that can be rewound to with `--to batch:`, the oldest first."""
     with opened_job(options) as handle:
-        history = handle.checkpoint_history()
+        history = handle.checkpoints.history()
     known = [(task, one) for task, commits in history.items() for one in commits if _chosen(options, task)]
     rows: list[dict[str, Any]] = [
         {
@@ -270,7 +270,7 @@ def _diff(options: argparse.Namespace) -> int:
 
     new = _given_offsets(options)
     with opened_job(options) as handle:
-        current = {task: commit.offsets for task, commit in handle.checkpoints().items()}
+        current = {task: commit.offsets for task, commit in handle.checkpoints.read().items()}
     changes = compare(current, new, replace=options.replace)
     if options.output == "json":
         print_json(_changes(changes))

@@ -50,7 +50,7 @@ def _add_request_options(parser: argparse.ArgumentParser, what: str) -> None:
 def _list(options: argparse.Namespace) -> int:
     with opened_job(options) as handle:
         assignments, hosts, launches = handle.assignments(), handle.localities(), handle.launches()
-        running, rests, endings = handle.holder() is not None, handle.rests(), handle.endings()
+        running, rests, endings = handle.election.holder() is not None, handle.rests(), handle.endings()
         job = None if running else handle.state()
     rows: list[dict[str, Any]] = []
     for id_ in sorted(set(assignments.values())):
@@ -116,7 +116,7 @@ def _request(options: argparse.Namespace) -> int:
         if options.action == "stop" and container in orphans(handle):
             end_orphans(handle, [container], options.deadline, options.reason)
             return _print_ended(options)
-        id_ = handle.request_container(
+        id_ = handle.requests.container(
             ContainerId(options.container), options.action, options.deadline, options.reason
         )
     if options.output == "json":
@@ -139,7 +139,7 @@ def _print_ended(options: argparse.Namespace) -> int:
 def _move(options: argparse.Namespace) -> int:
     """Launchers of this machine start containers where the coordinator runs, and nowhere else (S1-19)."""
     with opened_job(options) as handle:
-        holder = handle.holder()
+        holder = handle.election.holder()
         if holder is not None and options.to != holder.host:
             launcher = handle.settings.job.launcher
             raise JobError(

@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
     with opened_job(options) as handle:
         if orphans(handle):
             refuse(handle)
-        handle.request_drain(options.reason)
+        handle.requests.drain(options.reason)
         too_late = (
             f"job {handle.job.shown} has not drained within {options.deadline:g} s and goes on draining; "
             f"`grete status` shows what is left, `grete stop` ends it at the next batch boundary"

@@ -45,10 +45,10 @@ def await_end(
         JobError: `too_late`, when the job still runs after `within_s`.
     """
     deadline = Deadline(SystemClock(), within_s, pauses_s=_POLLS_S)
-    while not options.no_wait and handle.holder() is not None:
+    while not options.no_wait and handle.election.holder() is not None:
         if not deadline.pause():
             raise JobError(too_late)
-        if if_silent is not None and handle.is_silent():
+        if if_silent is not None and handle.election.is_silent():
             if_silent()
     state = handle.state()
     ended = asked if options.no_wait else "ended" if state is None else state.state

@@ -28,7 +28,7 @@ def _delete(options: argparse.Namespace) -> int:
     try:
         with opened_job(options) as handle:
             found, shown = deletion.belongings(handle), handle.job.shown
-            holder = handle.holder()
+            holder = handle.election.holder()
             if holder is not None:
                 raise HeldByOther(f"job {shown}", f"{holder}: stop it first: grete stop --job {shown}")
             if options.execute:

@@ -19,7 +19,7 @@ def run(options: argparse.Namespace) -> int:
     """Show the model that the stream remembers: containers, tasks, their inputs, changelog partitions, hosts."""
     with opened_job(options) as handle:
         assignments, changelog = handle.assignments(), handle.changelog_mapping()
-        hosts, commits = handle.localities(), handle.checkpoints()
+        hosts, commits = handle.localities(), handle.checkpoints.read()
         inputs = handle.task_inputs()
     rows: list[dict[str, Any]] = [
         {

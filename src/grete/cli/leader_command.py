@@ -44,7 +44,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def _show(options: argparse.Namespace) -> int:
     with opened_job(options) as handle:
-        row = {**_leader(handle), "standbys": [asdict(one) for one in handle.standbys()]}
+        row = {**_leader(handle), "standbys": [asdict(one) for one in handle.election.standbys()]}
     if options.output == "json":
         print_json(row)
         return 0
@@ -66,7 +66,7 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _leader(handle: JobHandle) -> dict[str, Any]:
-    epoch, holder = handle.leading_epoch(), handle.holder()
+    epoch, holder = handle.election.leading_epoch(), handle.election.holder()
     return {
         "job": handle.job.shown,
         "leader": None if holder is None else asdict(holder),
@@ -114,18 +114,18 @@ def _print_change(found: dict[str, Any], output: str) -> None:
 
 def _step_down(options: argparse.Namespace) -> int:
     with opened_job(options) as handle:
-        if not options.force and not handle.standbys():
+        if not options.force and not handle.election.standbys():
             raise JobError(
                 f"no coordinator stands by for job {handle.job.shown}, so its containers would be left alone: start "
                 f"one with grete run --standby --job {handle.job.shown}, or use --force"
             )
-        epoch = handle.request_step_down(options.reason)
+        epoch = handle.requests.step_down(options.reason)
         deadline = Deadline(SystemClock(), options.deadline, pauses_s=_POLLS_S)
         leading: int | None = epoch
         while not options.no_wait and (leading is None or leading <= epoch):
             if not deadline.pause():
                 raise JobError(_too_late(handle, leading, options.deadline))
-            leading = handle.leading_epoch()
+            leading = handle.election.leading_epoch()
         row = _leader(handle)
     if options.output == "json":
         print_json({**row, "asked": epoch})

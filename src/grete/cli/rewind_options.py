@@ -49,7 +49,7 @@ def input_or_ssp(text: str) -> SystemStream | SystemStreamPartition:
 
 def is_live(handle: JobHandle, options: argparse.Namespace) -> bool:
     """Whether what is written is for a running job: `--live` on a stopped one is harmless."""
-    return bool(options.live) and handle.holder() is not None
+    return bool(options.live) and handle.election.holder() is not None
 
 
 def say_whether_written(*, executed: bool) -> None:

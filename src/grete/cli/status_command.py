@@ -220,7 +220,7 @@ def _processors(handle: JobHandle) -> list[str] | None:
 
     if handle.settings.job.launcher != LauncherChoice.PROCESSORS:
         return None
-    return sorted(one.id for one in handle.heard_of(scope_of(handle.job)))
+    return sorted(one.id for one in handle.election.heard_of(scope_of(handle.job)))
 
 
 def _processors_in_words(processors: list[str] | None, *, is_led: bool) -> str:
@@ -260,11 +260,11 @@ def _silence(silent_s: int | None) -> str:
 
 def _standing(handle: JobHandle) -> tuple[JobState | None, Holder | None]:
     """The recorded state and who leads, looked at again if something was written in between."""
-    state, holder = handle.state(), handle.holder()
+    state, holder = handle.state(), handle.election.holder()
     if holder is not None or state is None or state.state != "running":
         return state, holder
     again = handle.state()  # the end is recorded before the leadership is released
-    return (state, None) if again == state else (again, handle.holder())
+    return (state, None) if again == state else (again, handle.election.holder())
 
 
 def _print_quarantined(records: list[str], count: int) -> None:

@@ -32,8 +32,8 @@ def run(options: argparse.Namespace) -> int:
         if left:
             end_orphans(handle, left, options.deadline, options.reason)
             return await_end(handle, options, within_s=_GRACE_S, asked="stopped", too_late="")
-        handle.request_stop(options.deadline, options.reason)
-        grace_s = max(_GRACE_S, 1.5 * handle.lease_s)
+        handle.requests.stop(options.deadline, options.reason)
+        grace_s = max(_GRACE_S, 1.5 * handle.election.lease_s)
         too_late = (
             f"job {handle.job.shown} still runs {grace_s:g} s after its deadline; look into "
             f"{handle.state_directory / 'logs'}, or end its process"
@@ -57,7 +57,7 @@ def _end_what_is_left(handle: JobHandle, options: argparse.Namespace) -> None:
     from grete.operations.orphans import end_orphans
 
     left = handle.launches()
-    holder = handle.holder()
+    holder = handle.election.holder()
     if not left:
         raise JobError(
             f"job {handle.job.shown} is not running: {holder and holder.described()} has not renewed its leadership "

@@ -66,7 +66,7 @@ def take_over_query(
     """
     query, job = read_query(location), settings.job.id
     with _existing(job, settings) as handle:
-        if handle is not None and (holder := handle.holder()) is not None:
+        if handle is not None and (holder := handle.election.holder()) is not None:
             raise HeldByOther(f"job {job.shown}", f"{holder}: {_STOP}")
         remembered = Remembered() if handle is None else remembered_by(handle.stream)
         in_force = None if handle is None else handle.settings
@@ -295,7 +295,7 @@ def execute(found: SparkTakeOver, settings: Settings, home: Path, clock: Clock) 
     assert not found.blocks, "what blocks was shown to the operator"
     with _existing(found.job, settings) as handle, ExitStack() as stack:
         if handle is not None:
-            stack.enter_context(handle.stopped(_STOP))
+            stack.enter_context(handle.election.stopped(_STOP))
         now = read_query(found.query.folder)
         if (now.committed, now.planned) != (found.query.committed, found.query.planned):
             raise JobError(

@@ -55,7 +55,7 @@ def plan_overwrite(handle: JobHandle, new: Checkpoints, *, replace: bool) -> lis
     """
     with ExitStack() as stack:
         _check(handle, new, stack)
-    current = {task: commit.offsets for task, commit in handle.checkpoints().items()}
+    current = {task: commit.offsets for task, commit in handle.checkpoints.read().items()}
     return compare(current, new, replace=replace)
 
 
@@ -115,7 +115,7 @@ def overwrite(handle: JobHandle, new: Checkpoints, *, replace: bool, live: bool,
             **details,
         )
         return
-    with handle.stopped(LIVE):
+    with handle.election.stopped(LIVE):
         _refuse_living_containers(handle)
         _write(handle, new, replace=replace)
         History(handle.stream).append("checkpoint-overwrite", source="checkpoint-tool", **details)
@@ -132,18 +132,18 @@ def _refuse_living_containers(handle: JobHandle) -> None:
 
 
 def _write(handle: JobHandle, new: Checkpoints, *, replace: bool) -> None:
-    current: Mapping[TaskName, TaskCommit] = handle.checkpoints()
+    current: Mapping[TaskName, TaskCommit] = handle.checkpoints.read()
     commits = {}
     for task, offsets in new.items():
         before = current.get(task, TaskCommit({}))
         kept = {} if replace else before.offsets
         commits[task] = TaskCommit({**kept, **offsets}, changelog_marks=before.changelog_marks)
-    if handle.copies_checkpoints and any(commit.changelog_marks for commit in commits.values()):
+    if handle.checkpoints.has_store and any(commit.changelog_marks for commit in commits.values()):
         raise JobError(
             "Samza's checkpoints in task.checkpoint.factory's store say where the job's stores go back to: run the "
             "job once, which takes them over, and stop it; then its checkpoints can be written"
         )
     grouper = handle.settings.job.ssp_grouper
-    with handle.commit_system() as system:
-        system.checkpoint_log(handle.checkpoint_log_name).append(moved_entries(commits, grouper=grouper))
-    handle.copy_checkpoints(commits)
+    with handle.checkpoints.system() as system:
+        system.checkpoint_log(handle.checkpoints.log_name).append(moved_entries(commits, grouper=grouper))
+    handle.checkpoints.copy(commits)

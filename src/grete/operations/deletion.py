@@ -58,13 +58,13 @@ def belongings(handle: JobHandle) -> Belongings:
     if not settings.raw:
         return Belongings(stream_name(handle.job), "", (), str(handle.state_directory))
     system = settings.task.commit_system
-    with handle.commit_system() as opened:
+    with handle.checkpoints.system() as opened:
         there = set(opened.streams())
     changelogs = [settings.store(store).changelog_stream(handle.job) for store in settings.store_names]
     lineages = settings.job.lineage_place(handle.job, handle.home)
     return Belongings(
         stream_name(handle.job),
-        f"{system}.{handle.checkpoint_log_name}",
+        f"{system}.{handle.checkpoints.log_name}",
         tuple(f"{system}.{name}" for name in sorted(there.intersection(changelogs))),
         str(handle.state_directory),
         tuple(_checkpoint_copies(handle)),
@@ -79,7 +79,7 @@ def _checkpoint_store(handle: JobHandle) -> Iterator[CheckpointStore | None]:
     with ExitStack() as stack:
         store = None
         with suppress(ConfigError):
-            store = handle.checkpoint_store()
+            store = handle.checkpoints.open_store()
         if store is not None:
             stack.enter_context(closing(store))
         yield store
@@ -122,7 +122,7 @@ def delete_job(handle: JobHandle) -> None:
         HeldByOther: the job runs.
         JobError: a container of it runs on, without a coordinator.
     """
-    with handle.stopped("stop it first: grete stop") as leadership:
+    with handle.election.stopped("stop it first: grete stop") as leadership:
         _refuse_orphans(handle)
         found, settings = belongings(handle), handle.settings
         job = settings.job
@@ -138,13 +138,13 @@ def delete_job(handle: JobHandle) -> None:
             with handle.system(stream.system) as system, suppress(StreamNotFound):
                 system.delete_stream(stream.stream)
         if settings.raw:
-            with handle.commit_system() as system:
+            with handle.checkpoints.system() as system:
                 for name in found.changelogs:
                     with suppress(StreamNotFound):  # another process was faster
                         system.delete_stream(name.partition(".")[2])
-                system.checkpoint_log(handle.checkpoint_log_name).delete()
+                system.checkpoint_log(handle.checkpoints.log_name).delete()
         handle.coordinator_log.delete()
-        handle.forget_leadership(leadership)
+        handle.election.forget(leadership)
     forget_job(settings, handle.job, handle.home)
 
 

@@ -31,7 +31,7 @@ def readers_after_growth(
         with open_job(job) as handle:
             settings = handle.settings
             if stream in settings.task.inputs and settings.system(stream.system).place(home) == place:
-                yield Reader(job, handle.holder() is not None, _problem(handle, stream, partitions))
+                yield Reader(job, handle.election.holder() is not None, _problem(handle, stream, partitions))
 
 
 def _problem(handle: JobHandle, stream: SystemStream, partitions: int) -> str | None:

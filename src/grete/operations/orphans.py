@@ -25,7 +25,7 @@ Launches = Mapping[ContainerId, LaunchRecord]
 
 def orphans(handle: JobHandle) -> dict[ContainerId, LaunchRecord]:
     """The containers that may run without a coordinator; empty while there is one."""
-    return {} if handle.holder() is not None else handle.launches()
+    return {} if handle.election.holder() is not None else handle.launches()
 
 
 def running_here(launches: Launches) -> list[ContainerId]:
@@ -49,7 +49,7 @@ def end_orphans(
     missing = sorted(set(containers) - set(known))
     if missing:
         raise JobError(f"container {missing[0]} of job {handle.job.shown} does not run")
-    with handle.stopped("ask it to stop them") as leadership:
+    with handle.election.stopped("ask it to stop them") as leadership:
         scope = job_scope(handle.job)
         handle.stream.write_under(Fence(scope, leadership.epoch))
         launches = {id_: known[id_] for id_ in sorted(containers)}
@@ -66,7 +66,7 @@ def end_orphans(
 
 def _fence_off(handle: JobHandle, launches: Launches, leadership: Leadership) -> None:
     settings = handle.settings
-    with handle.commit_system() as system:
+    with handle.checkpoints.system() as system:
         for number, (id_, record) in enumerate(launches.items(), 1):
             epoch = max(container_epoch(leadership.epoch, number), record.fence + 1)
             fence_off(handle.job, id_, epoch, settings, {settings.task.commit_system: system})

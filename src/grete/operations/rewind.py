@@ -117,7 +117,7 @@ class _Planner:
         self._stack = stack
         self._settings = handle.settings
         self._inputs = handle.task_inputs()
-        self._commits = handle.checkpoints()
+        self._commits = handle.checkpoints.read()
         self._systems: dict[str, System] = {}
         self._history: dict[TaskName, list[KnownCommit]] | None = None
         self._then: dict[TaskName, TaskCommit] = {}
@@ -247,7 +247,7 @@ class _Planner:
 
     def _known(self) -> dict[TaskName, list[KnownCommit]]:
         if self._history is None:
-            self._history = self._handle.checkpoint_history()
+            self._history = self._handle.checkpoints.history()
         return self._history
 
     # --- stores ---

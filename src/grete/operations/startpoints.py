@@ -65,7 +65,7 @@ def write_startpoints(
         _write(handle, startpoints, states)
         History(handle.stream).append(event, **details)
         return
-    with handle.stopped(LIVE):
+    with handle.election.stopped(LIVE):
         _write(handle, startpoints, states)
         _hand_over(handle)
         History(handle.stream).append(event, **details)
@@ -99,7 +99,7 @@ def _next_creation_ms(handle: JobHandle) -> int:
 
 
 def _hand_over(handle: JobHandle) -> None:
-    applied = {task: one.created_ms for task, one in handle.applied_startpoints().items()}
+    applied = {task: one.created_ms for task, one in handle.checkpoints.applied_startpoints().items()}
     StartpointHandOver(handle.stream, SystemClock(), lambda: applied).pending(handle.task_inputs())
 
 
@@ -112,7 +112,7 @@ def list_startpoints(handle: JobHandle) -> list[KnownStartpoint]:
         status = "waiting" if now_ms < expires_ms else "expired"
         ssp, task = _split(key, handle)
         found.append(KnownStartpoint(ssp, task, startpoint, status, expires_ms))
-    applied = handle.applied_startpoints()
+    applied = handle.checkpoints.applied_startpoints()
     for task_name, startpoints in decoded_fan_outs(handle.stream.raw(FAN_OUT_NAMESPACE)).items():
         done = applied[task_name].created_ms if task_name in applied else {}
         for one, startpoint in startpoints.items():

@@ -104,7 +104,7 @@ def test_a_job_of_the_same_name_begins_from_scratch(jobs: Path, system: LocalSys
     submit(system, jobs, JobId("orders"))
     with open_job(JobId("orders")) as handle:
         assert len(handle.config_generations()) == 1
-        assert set(handle.checkpoints()) == {TaskName("Partition 0")}
+        assert set(handle.checkpoints.read()) == {TaskName("Partition 0")}
 
 
 def test_copies_of_checkpoints_and_the_stream_of_logs_go_and_what_others_write_is_named(
@@ -126,7 +126,7 @@ def test_copies_of_checkpoints_and_the_stream_of_logs_go_and_what_others_write_i
         TaskAssignments(handle.stream).write(
             [(SET_TASK_CONTAINER, "Partition 0", {VALUE_FIELDS[SET_TASK_CONTAINER]: "0"})]
         )
-        handle.copy_checkpoints(handle.checkpoints())
+        handle.checkpoints.copy(handle.checkpoints.read())
     assert ours.exists()
     assert main(["job", "delete", "--job", "orders"]) == 0
     shown = capsys.readouterr().out
@@ -148,7 +148,7 @@ def test_lineages_out_of_reach_are_named(jobs: Path, system: LocalSystem, capsys
 
 def test_a_running_job_is_not_deleted(jobs: Path, system: LocalSystem, capsys: Output) -> None:
     before = everything(system, jobs)
-    with open_job(JobId("orders")) as running, running.stopped("a test"):
+    with open_job(JobId("orders")) as running, running.election.stopped("a test"):
         assert main(["job", "delete", "--job", "orders", "--execute"]) == 4
     assert "stop it first" in capsys.readouterr().err
     assert everything(system, jobs) == before

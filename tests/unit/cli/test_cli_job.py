@@ -31,7 +31,7 @@ from grete.metadata.launches import LaunchRecord, write_launch
 from grete.model.fence import job_scope
 from grete.model.ids import JobId, TaskName
 from grete.model.messages import SET_TASK_CONTAINER, SET_TASK_PARTITION
-from grete.operations import JobHandle
+from grete.operations.job_election import JobElection
 
 
 def test_status_says_how_a_job_ended_and_how_many_records_are_behind(job: Path, capsys: Output) -> None:
@@ -75,10 +75,11 @@ def test_a_job_that_ends_while_it_is_looked_at_has_not_died(
     with opened() as handle:
         write_state(handle.stream, JobState("running", "run-1", 1))
 
-    def ends(handle: JobHandle) -> None:
-        write_state(handle.stream, JobState("finished", "run-1", 1))
+    def ends(_election: JobElection) -> None:
+        with opened() as handle:
+            write_state(handle.stream, JobState("finished", "run-1", 1))
 
-    monkeypatch.setattr(JobHandle, "holder", ends)
+    monkeypatch.setattr(JobElection, "holder", ends)
     assert main(["status", "-o", "json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["state"], row["run_by"]) == ("finished", None)
@@ -91,7 +92,7 @@ def test_a_coordinator_without_any_other_sign_of_death_is_shown_as_silent(
     """On Kafka a dead one looks like a slow one. The lease is 15 s."""
     now_ms = SystemClock().wall_ms()
     holder = Holder("far", 7, "x", now_ms, None if ago_s is None else now_ms - 1000 * ago_s)
-    monkeypatch.setattr(JobHandle, "holder", lambda handle: holder)
+    monkeypatch.setattr(JobElection, "holder", lambda handle: holder)
     assert main(["status", "-o", "json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert row["silent_s"] == (None if shown_s is None else pytest.approx(shown_s, abs=30))
@@ -203,9 +204,11 @@ def commit_with_foreign_sources(**config: str) -> None:
         handle.stream.write_config(
             {**handle.config(), "app.class": "orders:Pipeline", **config}, run_id="run-1"
         )
-        commit = replace(handle.checkpoints()[TaskName("Partition 1")], batch_id=5, has_foreign_sources=True)
-        with handle.commit_system() as system:
-            log = system.checkpoint_log(handle.checkpoint_log_name)
+        commit = replace(
+            handle.checkpoints.read()[TaskName("Partition 1")], batch_id=5, has_foreign_sources=True
+        )
+        with handle.checkpoints.system() as system:
+            log = system.checkpoint_log(handle.checkpoints.log_name)
             log.append(commit_entries({TaskName("Partition 1"): commit}, grouper=GROUPER))
 
 
@@ -257,7 +260,7 @@ def test_a_container_that_was_given_up_or_stopped_is_shown_so_and_not_as_running
     with opened() as handle:
         history = History(handle.stream)
         history.append("container-given-up", container="0")
-        leadership = handle._coordination.campaign(job_scope(JOB))
+        leadership = handle.election._coordination.campaign(job_scope(JOB))
         write_state(handle.stream, JobState("running", "run-1", leadership.epoch))
         assert main(["status"]) == 0
         assert "1 of 1 container given up" in capsys.readouterr().out
@@ -271,7 +274,7 @@ def test_a_container_that_was_given_up_or_stopped_is_shown_so_and_not_as_running
 
 def test_a_containers_process_is_shown_by_the_number_that_tools_take(job: Path, capsys: Output) -> None:
     with opened() as handle:
-        handle._coordination.campaign(job_scope(JOB))
+        handle.election._coordination.campaign(job_scope(JOB))
         write_launch(handle.stream, ZERO, LaunchRecord(1, 1, "6f1c/4711/99", "", "", "", 1))
         assert main(["container", "list"]) == 0
     heading, line = capsys.readouterr().out.splitlines()

@@ -116,7 +116,7 @@ def test_a_running_job_is_overwritten_only_with_live_and_then_by_startpoints(
 ) -> None:
     file = offsets_file(tmp_path, "tasknames.Partition 0.systems.local.streams.in.partitions.0=2")
     command = ("checkpoint", "overwrite", file, "--execute")
-    with open_job(JOB) as handle, handle.stopped(""):
+    with open_job(JOB) as handle, handle.election.stopped(""):
         assert "--live" in refused(capsys, 4, *command)
         assert "exclude each other" in refused(capsys, 2, *command, "--live", "--replace")
         grete_json(capsys, *command, "--live")
@@ -153,8 +153,8 @@ def test_before_the_first_run_samzas_checkpoint_is_shown_exported_and_overwritte
     changelog = SystemStreamPartition("local", "test-1-counts-changelog", 0)
     samzas = {SystemStreamPartition.parse(FIRST): "3", changelog: "1795301207701-222492:2"}
     task = TaskName("Partition 0")
-    with open_job(JOB) as handle, handle.commit_system() as system:
-        log = system.checkpoint_log(handle.checkpoint_log_name)
+    with open_job(JOB) as handle, handle.checkpoints.system() as system:
+        log = system.checkpoint_log(handle.checkpoints.log_name)
         log.append(
             [
                 Entry(

@@ -160,7 +160,7 @@ def test_the_later_of_two_rewinds_counts(job: JobUnderTest, capsys: Output) -> N
 
 
 def test_while_the_job_runs_a_rewind_needs_live(job: JobUnderTest, capsys: Output) -> None:
-    with open_job(JOB) as handle, handle.stopped(""):  # stands for a coordinator: it leads
+    with open_job(JOB) as handle, handle.election.stopped(""):  # stands for a coordinator: it leads
         error = refused(capsys, 4, "checkpoint", "rewind", "--to", "oldest", "--execute")
         assert f"job {JOB.shown} is held by" in error
         assert "--live" in error
@@ -233,7 +233,7 @@ def test_a_pipeline_that_keeps_nothing_in_spark_is_rewound_without_a_word_of_sta
         set_config(handle, {"app.class": "x:X", "task.class": None}, reason="", force=True)
         place = handle.settings.job.lineage_place(JOB, handle.home)
         assert isinstance(place, Path)
-        for task, commit in handle.checkpoints().items():
+        for task, commit in handle.checkpoints.read().items():
             folder = place / f"container-{handle.assignments()[task]}" / "lineages"
             folder.mkdir(parents=True, exist_ok=True)
             lineage = {"id": commit.lineage, "starting_offsets": {}, "plan": "", "sources": [], "kept": kept}

@@ -42,7 +42,7 @@ def test_a_startpoint_is_set_for_every_task_of_an_input_or_for_one(job: JobUnder
 def test_a_startpoint_of_a_running_job_waits_under_samzas_key_and_expires(
     job: JobUnderTest, capsys: Output
 ) -> None:
-    with open_job(JOB) as handle, handle.stopped(""):
+    with open_job(JOB) as handle, handle.election.stopped(""):
         assert "--live" in refused(capsys, 4, "startpoint", "set", "--ssp", FIRST, "--to", "oldest")
         grete_json(capsys, "startpoint", "set", "--ssp", FIRST, "--to", "oldest", "--live")
         grete_json(

@@ -19,7 +19,8 @@ from grete.coordinator.health import RESTARTING, STARTING
 from grete.metadata.job_index import claim_stream
 from grete.metadata.job_state import JobState, write_state
 from grete.model.ids import JobId
-from grete.operations import JobHandle, open_job
+from grete.operations import open_job
+from grete.operations.job_election import JobElection
 from grete.systems.local.system import LocalSystem
 
 JOB = JobId("orders")
@@ -153,7 +154,7 @@ def test_a_running_job_says_how_it_stands_and_where_it_is_asked(
     job: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch, word: str
 ) -> None:
     holder = Holder("far", 7, "x", SystemClock().wall_ms(), None)
-    monkeypatch.setattr(JobHandle, "holder", lambda handle: holder)
+    monkeypatch.setattr(JobElection, "holder", lambda handle: holder)
     message = "restarting 3/9: KeyError 'page' at local.views.0 offset 4"
     with open_job(JOB) as handle:
         url, token = "http://127.0.0.1:7", "/home/http-token"

@@ -63,7 +63,7 @@ def test_what_a_dead_coordinator_has_left_is_shown_fenced_off_and_stopped(
         ended = handle.state()
         assert ended is not None
         assert (ended.state, ended.message) == ("stopped", "cleaning up")
-        assert handle.holder() is None
+        assert handle.election.holder() is None
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def silent(job: Path) -> Iterator[None]:
     with opened() as handle:
         set_config(handle, {"job.coordinator.lease.ttl.ms": "1000"}, reason="test")
     with opened() as leader:
-        leader._coordination.campaign(job_scope(JOB), epoch_floor=1)
+        leader.election._coordination.campaign(job_scope(JOB), epoch_floor=1)
         yield
 
 
@@ -105,10 +105,10 @@ def test_a_stop_goes_to_the_leader_before_its_first_record(job: Path) -> None:
     """While a coordinator starts the recorded state, if there is any, is still that of the run before."""
     zero = ContainerId("0")
     with opened() as leader, opened() as handle:
-        leadership = leader._coordination.campaign(job_scope(JOB), epoch_floor=1)
-        handle.request_stop(5, "enough")
-        handle.request_drain("enough")
-        handle.request_container(zero, "restart", 5, "odd")
+        leadership = leader.election._coordination.campaign(job_scope(JOB), epoch_floor=1)
+        handle.requests.stop(5, "enough")
+        handle.requests.drain("enough")
+        handle.requests.container(zero, "restart", 5, "odd")
         stop, drain = read_stop_request(handle.stream), read_request(handle.stream, RequestKind.DRAIN)
         [restart] = read_container_requests(handle.stream)
     assert stop is not None
@@ -121,8 +121,8 @@ def test_a_job_that_has_just_been_submitted_for_the_first_time_can_be_stopped(
 ) -> None:
     with opened() as leader, opened() as handle:
         leader.stream.write_config(CONFIG, run_id="run-1", reason="first")
-        leadership = leader._coordination.campaign(job_scope(JOB))
-        handle.request_stop(5, "enough")
+        leadership = leader.election._coordination.campaign(job_scope(JOB))
+        handle.requests.stop(5, "enough")
         assert read_stop_request(handle.stream) == StopRequest(leadership.epoch, 5, "enough")
 
 

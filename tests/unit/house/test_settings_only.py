@@ -62,7 +62,7 @@ BORDERS = {
     "metadata/config_in_force.py": "records of the coordinator stream",
     "metadata/coordinator_stream.py": "the configuration in the coordinator stream",
     "metadata/job_index.py": "the note of where a job was submitted",
-    "operations/job_handle.py": "the stream's, with this machine's way to the API server",
+    "operations/job_election.py": "the stream's, with this machine's way to the API server",
     "spark/dry_run.py": "Spark's master is this machine while a plan is made",
     "spark/pipeline/planned_source.py": "an option of a stream of Spark's",
     "spark/pipeline/serdes.py": "what a worker of Spark's gets, hashable and without the secrets of others",

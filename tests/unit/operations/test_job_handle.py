@@ -40,4 +40,4 @@ def test_a_slow_answer_is_no_error_for_who_only_looks(monkeypatch: pytest.Monkey
     monkeypatch.setitem(BUILT_IN, "slow", f"{__name__}:slow")
     config = {"job.name": "orders", "job.coordinator.system": "local", "job.coordinator.factory": "slow"}
     with open_job(JOB, Settings.of(config), must_exist=False) as handle:
-        assert handle.holder() is not None
+        assert handle.election.holder() is not None

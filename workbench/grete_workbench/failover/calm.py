@@ -99,7 +99,7 @@ def run_calm(
 def _leading(handle: JobHandle) -> set[int]:
     """The epoch that leads, as far as the service answers."""
     try:
-        found = handle.leading_epoch()
+        found = handle.election.leading_epoch()
     except GreteError as error:
         if not error.may_pass:
             raise

@@ -33,7 +33,7 @@ class OwnProcessors(OwnJob):
     def stop(self) -> int:
         """As an operator does, which ends all processors; the highest of their exit codes."""
         with open_job(self.job) as handle:
-            handle.request_stop(_STOP_S, "the trial is over")
+            handle.requests.stop(_STOP_S, "the trial is over")
         living = [each for each in self._coordinators if each.poll() is None]
         return max(each.wait(patient(120)) for each in living)
 
@@ -46,10 +46,10 @@ class OwnProcessors(OwnJob):
 
     def seconds_until_processing(self, handle: JobHandle) -> float:
         """Until every task has committed since the call; records are to come in meanwhile."""
-        began_s, before = time.monotonic(), handle.checkpoints()
+        began_s, before = time.monotonic(), handle.checkpoints.read()
 
         def all_go_on() -> bool:
-            now = handle.checkpoints()
+            now = handle.checkpoints.read()
             return all(now[task].offsets != commit.offsets for task, commit in before.items())
 
         eventually(all_go_on, "every task processes")

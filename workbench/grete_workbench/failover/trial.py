@@ -247,7 +247,9 @@ def _trial(job: OwnJob, back_end: str, kills: int, ttl_s: float, rate: int, chan
 def standing_by(job: OwnJob, handle: JobHandle) -> subprocess.Popen[bytes]:
     """Another coordinator, once it is a member and has looked at the leader since."""
     successor = job.stand_by()
-    eventually(lambda: successor.pid in {each.pid for each in handle.standbys()}, "a process that stands by")
+    eventually(
+        lambda: successor.pid in {each.pid for each in handle.election.standbys()}, "a process that stands by"
+    )
     time.sleep(_LOOKS_AFTER_S)
     if isinstance(job, OwnProcessors):
         job.wait_until_shared(handle)
@@ -287,7 +289,7 @@ def _end_of_log(home: Path) -> str:
 
 def _is_held_by(handle: JobHandle, pid: int) -> bool:
     try:
-        holder = handle.holder()
+        holder = handle.election.holder()
     except GreteError as error:
         if not error.may_pass:
             raise

@@ -59,7 +59,7 @@ def _let_go_on(pid: int) -> None:
 
 def coordinators(handle: JobHandle) -> list[int]:
     """The process that coordinates the job, if it runs on this machine."""
-    holder = handle.holder()
+    holder = handle.election.holder()
     return [holder.pid] if holder is not None and holder.host == socket.gethostname() else []
 
 
