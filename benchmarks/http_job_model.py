@@ -84,7 +84,7 @@ def _measure(tasks: int) -> dict[str, object]:
     model = calculate(settings, {SystemStream("kafka", "in"): tasks}, Remembered()).model
     stream = CoordinatorStream(MemoryKeyedLog(clock), clock, source="benchmark")
     view = View(JobId("bench"), stream, MetadataMetrics(), "run", 1)
-    view.serve(settings, model)
+    view.containers.serve(settings, model)
     server = HttpServer(view, bind("127.0.0.1", 0), Tokens(TOKEN))
     server.start()
     try:

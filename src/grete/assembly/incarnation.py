@@ -191,7 +191,7 @@ class Incarnation:
         server = HttpServer(view, self._bound, tokens)
         server.start()
         self._stack.callback(server.close)
-        self._stack.callback(view.stop_holding)  # the server ends when it has answered
+        self._stack.callback(view.containers.stop_holding)  # the server ends when it has answered
         if self._on_view is not None:
             self._on_view(view)
         self._signals.listen()

@@ -152,7 +152,7 @@ class DevelopedJob:
     def containers(self) -> dict[str, tuple[int, bool, int]]:
         """Of each: its epoch, whether it is at work, and the records that it has processed."""
         view = self._view
-        reports = {} if view is None else view.progress()
+        reports = {} if view is None else view.containers.progress()
         return {
             name: (one.heartbeat.epoch, one.heartbeat.state in _AT_WORK, one.heartbeat.records)
             for name, one in reports.items()
@@ -175,7 +175,7 @@ class DevelopedJob:
         """
         assert self._view is not None, "it is at work"
         for name in self.containers():
-            self._view.request("restart", name, _STOP_S, why)
+            self._view.requests.write("restart", name, _STOP_S, why)
 
     def stop(self, why: str) -> None:
         """End it at a batch's boundary, and wait until it has."""

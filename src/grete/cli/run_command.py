@@ -144,7 +144,7 @@ class Restarts:
 
 def _line(view: View) -> str:
     job = view.job()
-    containers = [_container(name, one.heartbeat) for name, one in sorted(view.progress().items())]
+    containers = [_container(name, one.heartbeat) for name, one in sorted(view.containers.progress().items())]
     shown = [*containers, job.message] if job.message else containers
     return f"{job.job.shown}: {'; '.join(shown) or 'starting'}"
 

@@ -12,37 +12,30 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from grete.clock import Clock
-from grete.config.key_tables.job import CONTAINER_IDS
 from grete.config.rules.changes import diff
 from grete.config.rules.validate import validate
 from grete.config.secrets import variables
 from grete.coordinator import fencing
 from grete.coordinator.attempt import AttemptWriter, Surroundings
 from grete.coordinator.events import (
-    ContainerRequested,
     Event,
     ModelChanged,
     PolicyChanged,
     ReloadRequested,
-    StepDownRequested,
-    StopRequested,
 )
-from grete.coordinator.health import JobHealth
 from grete.coordinator.model_watch import ModelWatch
 from grete.coordinator.plan import JobPlan, Planner, container_specs
+from grete.coordinator.request_reader import RequestReader
+from grete.coordinator.room import ContainerRoom
+from grete.coordinator.run_report import RunReport
 from grete.coordinator.state import Phase, State
 from grete.coordinator.view import View
 from grete.errors import ConfigError, GreteError, JobError, StreamError, UnsafeStorage
 from grete.failpoints import failpoint
 from grete.metadata.change_authors import described
-from grete.metadata.container_requests import read_container_requests
 from grete.metadata.coordinator_stream import GENERATION, CoordinatorStream
-from grete.metadata.history import History
 from grete.metadata.job_state import (
     REQUEST,
-    RequestKind,
-    read_request,
-    read_stop_request,
 )
 from grete.metadata.startpoint_hand_over import DELIVERED_FOR_S
 from grete.metadata.startpoints import NAMESPACE as STARTPOINTS
@@ -58,12 +51,7 @@ _AGAIN_AFTER_S = 5.0
 
 
 class CoordinatedJob:
-    """Implements `coordinator.loop.Job`. Called by the loop's thread only.
-
-    A request to stop or to drain names the epoch that led when it was made: `first_epoch` or a later one, of
-    incarnations that this one goes on for. An earlier one was another run, which has ended. He may have asked since
-    the election, long before this began.
-    """
+    """Implements `coordinator.loop.Job`. Called by the loop's thread only; `first_epoch` as for `RequestReader`."""
 
     def __init__(
         self,
@@ -82,25 +70,22 @@ class CoordinatedJob:
         self._view = view
         self._attempt = attempt
         self._surroundings = surroundings
-        self._first_epoch = attempt.epoch if first_epoch is None else first_epoch
+        first_epoch = attempt.epoch if first_epoch is None else first_epoch
+        self._requests = RequestReader(stream, attempt.epoch, first_epoch)
+        self._report = RunReport(stream, view, attempt)
+        self._room = ContainerRoom(stream, clock)
         self._clock = clock
         self._plans: dict[int, JobPlan] = {}
         self._revision = 0
         self._watch = ModelWatch(job, stream, planner, view, surroundings, clock)
         self._has_to_follow = False
         self._is_foreign = False
-        self._problem = ""
-        self._standing = JobHealth()
-        self._obeyed: set[str] = set()
         self._seen = replace(
             _Counts.of(stream), requests=-1
         )  # written while we started, or while there was no leader
         self._looked_s = 0.0
         self._again_at_s = float("-inf")
         self._compaction = StreamCompaction(stream)
-        self._room: tuple[ContainerId, ...] = ()
-        self._fitted: tuple[ContainerId, ...] = ()
-        self._room_since_s = 0.0
         self._startpoints = -1  # adopted containers may not know of any
 
     def begin(self, plan: JobPlan) -> ModelChanged:
@@ -112,7 +97,7 @@ class CoordinatedJob:
     def _changed_to(self, plan: JobPlan, cause: str) -> ModelChanged:
         self._revision += 1
         self._plans[self._revision] = plan
-        mode = "until-drained" if self._view.until_drained else ""
+        mode = "until-drained" if self._view.containers.until_drained else ""
         deadline_s = self._settings.coordinator.shutdown_s
         return ModelChanged(self._revision, container_specs(plan, mode=mode), deadline_s, cause)
 
@@ -143,24 +128,12 @@ class CoordinatedJob:
         """See coordinator.loop.Job."""
         plan = self._plans[revision]
         self._plans = {number: kept for number, kept in self._plans.items() if number >= revision}
-        self._view.serve(plan.settings, plan.model)
+        self._view.containers.serve(plan.settings, plan.model)
         self._watch.begin(plan, lambda: self._settings)
 
     def fit(self, containers: Sequence[ContainerId]) -> None:
-        """See coordinator.loop.Job. It is written as a change of the configuration, which is then followed."""
-        now_s = self._clock.monotonic_s()
-        if tuple(containers) != self._room:
-            self._room, self._room_since_s = tuple(containers), now_s
-        is_settled = now_s - self._room_since_s >= self._settings.coordinator.debounce_s
-        if not is_settled or self._room == self._fitted:
-            return
-        self._fitted = self._room
-        if self._room != self._stream.settings().job.container_ids:  # in force now, or soon
-            self._stream.change_config(
-                {CONTAINER_IDS.name: ",".join(containers)},
-                run_id=self._stream.run_id() or "",
-                reason="processors came or went",
-            )
+        """See coordinator.loop.Job."""
+        self._room.fit(containers, self._settings.coordinator.debounce_s)
 
     def close(self) -> None:
         """End the monitors."""
@@ -170,16 +143,16 @@ class CoordinatedJob:
         """See coordinator.loop.Job."""
         if state.phase is not Phase.RUNNING:
             return
-        self._report_standing()
+        self._report.write()
         self._compaction.step()
         now = _Counts.of(self._stream)
         before, self._seen = self._seen, now
         if now.requests != before.requests:
-            yield from self._requests(state)
-        if self._view.is_ready():
+            yield from self._asked_for(state)
+        if self._view.containers.is_ready():
             yield from self._rewound(now.startpoints)
         if now.generations != before.generations:
-            self._fitted = ()  # what was written may name other containers than there is room for
+            self._room.forget()
         if self._has_settled(before, now) or self._watch.has_grown:
             self._watch.has_grown, self._has_to_follow = False, True
         if self._watch.has_new_streams and self._may_try():
@@ -199,7 +172,7 @@ class CoordinatedJob:
                 self._watch.has_new_streams = True
                 self._postpone("what the input regex has found is not taken in yet", error, began_s)
             else:
-                self._show(f"new input streams are not taken in: {error}")
+                self._report.show(f"new input streams are not taken in: {error}")
             return
         run_id = self._stream.run_id() or ""
         self._stream.write_config(config, run_id=run_id, reason="streams that the input regex matches")
@@ -216,25 +189,15 @@ class CoordinatedJob:
 
     # --- what arrives ---
 
-    def _requests(self, state: State) -> Iterator[Event]:
-        stop = read_stop_request(self._stream)
-        if stop is not None and stop.epoch >= self._first_epoch:
-            yield StopRequested(stop.deadline_s, stop.reason)
-        drain = read_request(self._stream, RequestKind.DRAIN)
-        if drain is not None and drain.epoch >= self._first_epoch and not self._view.until_drained:
-            self._view.until_drained = True
-            History(self._stream).append("drain-requested", reason=drain.reason)
+    def _asked_for(self, state: State) -> Iterator[Event]:
+        if self._requests.is_drain_new(is_draining=self._view.containers.until_drained):
+            self._view.containers.until_drained = True
             self._has_to_follow = True  # the same model again, in another mode
-        step_down = read_request(self._stream, RequestKind.STEP_DOWN)
-        if step_down is not None and step_down.epoch == self._attempt.epoch:
-            yield StepDownRequested(step_down.reason)
-        if not state.specs:  # no model is in force yet, so the containers are unknown: look again
+        yield from self._requests.of_the_job()
+        if state.specs:
+            yield from self._requests.of_containers()
+        else:  # no model is in force yet, so the containers are unknown: look again
             self._seen = replace(self._seen, requests=-1)
-            return
-        for request in read_container_requests(self._stream):
-            if request.epoch == self._attempt.epoch and request.id not in self._obeyed:
-                self._obeyed.add(request.id)
-                yield ContainerRequested(request.container, request.what, request.deadline_s, request.reason)
 
     def _rewound(self, startpoints: int) -> Iterator[Event]:
         """Startpoints are for SSPs; containers that read these rebuild their query for them."""
@@ -242,7 +205,7 @@ class CoordinatedJob:
         if startpoints == self._startpoints and now_s - self._looked_s < DELIVERED_FOR_S:
             return
         self._startpoints, self._looked_s = startpoints, now_s
-        containers = self._view.containers_with_startpoints()
+        containers = self._view.containers.containers_with_startpoints()
         if containers:
             yield ReloadRequested(containers)
 
@@ -261,9 +224,9 @@ class CoordinatedJob:
                     "the configuration in the coordinator stream is not followed yet", error, began_s
                 )
             else:
-                self._show(f"the configuration in the coordinator stream is not followed: {error}")
+                self._report.show(f"the configuration in the coordinator stream is not followed: {error}")
             return
-        self._show("")
+        self._report.show("")
         cause = _changed_keys(self._settings.raw, settings.raw)
         keys = [change.key for change in diff(self._settings.raw, settings.raw)]
         self._settings = settings
@@ -279,26 +242,8 @@ class CoordinatedJob:
         """Try again, after as long as the attempt took at least: half of the time is for containers and requests."""
         now_s = self._clock.monotonic_s()
         self._again_at_s = now_s + max(_AGAIN_AFTER_S, now_s - began_s)
-        if not self._problem.startswith(what):  # each attempt may fail in other words
-            self._show(f"{what}, and is tried again: {error}", is_refused=False)
-
-    def _report_standing(self) -> None:
-        """Let those who look at the stream know that containers start, run, or are started again."""
-        stands = self._view.standing()
-        if stands != self._standing:
-            self._standing = stands
-            self._attempt.run(stands, self._problem)
-
-    def _show(self, problem: str, *, is_refused: bool = True) -> None:
-        if problem == self._problem:
-            return
-        self._problem = self._view.problem = problem
-        # first: a reader who sees the row in the history finds the problem in the status
-        self._attempt.run(self._view.standing(), problem)
-        if problem:
-            _log.error("%s", problem)
-            if is_refused:
-                History(self._stream).append("config-refused", problem=problem[:2000])
+        if not self._view.problem.startswith(what):  # each attempt may fail in other words
+            self._report.show(f"{what}, and is tried again: {error}", is_refused=False)
 
 
 def _changed_keys(old: Mapping[str, str], new: Mapping[str, str]) -> str:

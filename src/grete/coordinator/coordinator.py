@@ -161,7 +161,7 @@ class Coordinator:
         )
         try:
             model = job.begin(plan)
-            self.loop = view.loop = self._loop(settings, job, served)
+            self.loop = view.containers.loop = self._loop(settings, job, served)
             self._attempt.run(view.standing())
             yield Adopt(model)
             yield from self._coordinate(self.loop, model, served.launcher)
@@ -173,9 +173,9 @@ class Coordinator:
     def _view(self, settings: Settings) -> View:
         attempt = self._attempt
         view = View(self._job_id, self._stream, attempt.metrics, attempt.run_id, attempt.epoch, self._clock)
-        view.until_drained = self._until_drained
+        view.containers.until_drained = self._until_drained
         view.renewal = self._renewal
-        view.checkpoint_log = self._planner.commit_system(settings).checkpoint_log
+        view.containers.checkpoint_log = self._planner.commit_system(settings).checkpoint_log
         return view
 
     def _loop(self, settings: Settings, job: CoordinatedJob, served: Served) -> CoordinatorLoop:

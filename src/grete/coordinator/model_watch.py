@@ -65,7 +65,7 @@ class ModelWatch:
             modelled=plan.partitions,
             systems=self._planner.systems,
             checkpoints=self._checkpoints.read,
-            containers=self._view.container_facts,
+            containers=self._view.containers.container_facts,
         )
         self._view.monitors = Monitors(watched, self._clock, self._on_finding)
         self._surroundings.watch(self._view.monitors)

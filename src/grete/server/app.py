@@ -44,11 +44,8 @@ _HELD_AT_MOST = MOST // 2
 """Answers that are held at a time: their connections cannot make room for others (`connections`)."""
 
 
-class CoordinatorView(Protocol):
-    """The coordinator as the server needs it. Called from several threads at once."""
-
-    def job_model_document(self) -> bytes:
-        """Samza's job model JSON."""
+class ServedContainers(Protocol):
+    """What containers are given. Called from several threads at once."""
 
     def assignment(self, container_id: str) -> AssignmentMessage | None:
         """A container's assignment, with its secrets; None when there is no such container."""
@@ -62,12 +59,31 @@ class CoordinatorView(Protocol):
         The container's next heartbeat ends the wait too.
         """
 
-    def request(self, what: str, container: str | None, deadline_s: float, reason: str) -> Requested:
+
+class RequestTarget(Protocol):
+    """Where requests to a running job go."""
+
+    def write(self, what: str, container: str | None, deadline_s: float, reason: str) -> Requested:
         """Ask for `stop`, `drain`, `step-down` of the job, or `stop`, `start`, `restart` of a container, by stream.
 
         Raises:
             WireError: there is no such thing to ask for, or no such container.
         """
+
+
+class CoordinatorView(Protocol):
+    """What people and their programs are shown. Called from several threads at once."""
+
+    @property
+    def containers(self) -> ServedContainers:
+        """For the job's containers."""
+
+    @property
+    def requests(self) -> RequestTarget:
+        """For who asks something of the job."""
+
+    def job_model_document(self) -> bytes:
+        """Samza's job model JSON."""
 
     def job(self) -> Job:
         """State, epoch, run id, metrics, containers."""
@@ -129,7 +145,7 @@ class _Routes:
         return _cached(request, *self._tagged)
 
     async def container(self, request: Request) -> Response:
-        assignment = await run_in_threadpool(self._view.assignment, request.path_params["id"])
+        assignment = await run_in_threadpool(self._view.containers.assignment, request.path_params["id"])
         if assignment is None:
             return _error(404, f"the job has no container {request.path_params['id']!r}")
         if request.scope[RIGHT] is not Right.CONTAINER:
@@ -150,10 +166,10 @@ class _Routes:
     async def _directive(self, container_id: str, heartbeat: Heartbeat) -> Directive:
         """The answer, held until the container's directive is not `known` to it. No thread waits meanwhile."""
         if heartbeat.known is UNSET or self._held >= _HELD_AT_MOST:
-            return await run_in_threadpool(self._view.heartbeat, container_id, heartbeat)
+            return await run_in_threadpool(self._view.containers.heartbeat, container_id, heartbeat)
         self._held += 1
         try:
-            directive = await run_in_threadpool(self._view.next_directive, container_id, heartbeat)
+            directive = await run_in_threadpool(self._view.containers.next_directive, container_id, heartbeat)
             return await asyncio.wait_for(asyncio.wrap_future(directive), HELD_AT_MOST_S)
         except TimeoutError:
             return heartbeat.known
@@ -178,7 +194,7 @@ class _Routes:
             return _error(400, str(error))
 
     async def _request(self, what: str, container: str | None, asked: JobRequest) -> Response:
-        ask = self._view.request
+        ask = self._view.requests.write
         return _json(await run_in_threadpool(ask, what, container, asked.deadline_s, asked.reason))
 
     def answer(self, read: Callable[[], Any]) -> Endpoint:

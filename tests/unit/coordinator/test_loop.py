@@ -140,16 +140,20 @@ class Coordinator:
         )
         self.registry = self.loop.registry = Registry()
         self.view = View(JOB, stream, MetadataMetrics(), "run", leadership.epoch, clock)
-        self.view.loop = self.loop
+        self.view.containers.loop = self.loop
         self.serve("first")
         self.loop.handle(ModelChanged(1, {ZERO: SPEC}))
 
     def serve(self, which: str) -> None:
-        self.view.serve(Settings.of({"which": which}), JobModel({}, {ZERO: ContainerModel(ZERO, {})}))
+        self.view.containers.serve(
+            Settings.of({"which": which}), JobModel({}, {ZERO: ContainerModel(ZERO, {})})
+        )
 
     def hears(self, serial: int) -> None:
         """A heartbeat of a container that runs its command of this number."""
-        self.view.heartbeat(ZERO, Heartbeat(self.containers.started[-1].epoch, "running", serial=serial))
+        self.view.containers.heartbeat(
+            ZERO, Heartbeat(self.containers.started[-1].epoch, "running", serial=serial)
+        )
 
     def ends(self, code: int) -> None:
         """The container ends."""
@@ -178,8 +182,8 @@ def coordinator() -> Coordinator:
 
 
 def test_a_request_over_http_is_looked_at_at_once(coordinator: Coordinator) -> None:
-    coordinator.view.request("stop", None, 30, "a test")
-    coordinator.view.request("restart", "0", 30, "a test")
+    coordinator.view.requests.write("stop", None, 30, "a test")
+    coordinator.view.requests.write("restart", "0", 30, "a test")
     assert coordinator._posted == [Tick(), Tick()]
 
 
@@ -235,7 +239,7 @@ def test_a_container_is_never_given_an_older_model_under_a_newer_number(coordina
         coordinator.loop._execute(Run(ZERO))
 
     coordinator.registry.meanwhile = changes
-    assignment = coordinator.view.assignment(ZERO)
+    assignment = coordinator.view.containers.assignment(ZERO)
     assert assignment is not None
     assert (assignment.serial, assignment.config) == (2, {"which": "second"})
 

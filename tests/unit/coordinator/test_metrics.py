@@ -170,7 +170,7 @@ def view(home: Path, system: LocalSystem) -> View:
     History(stream).append("deployment")
     model = calculate(Settings.of(config), {SystemStream("local", "in"): 2}, Remembered()).model
     made = View(job, stream, MetadataMetrics(), "r", 1)
-    made.serve(Settings.of(config), model)
+    made.containers.serve(Settings.of(config), model)
     return made
 
 
@@ -186,7 +186,7 @@ def test_a_job_model_is_encoded_once_and_again_when_it_changes(view: View) -> No
     assert view.job_model_document() is first
     config = {"job.name": "orders", "task.inputs": "local.in", "db.password": "hunter2hunter2"}
     settings = Settings.of(config)
-    view.serve(settings, calculate(settings, {SystemStream("local", "in"): 4}, Remembered()).model)
+    view.containers.serve(settings, calculate(settings, {SystemStream("local", "in"): 4}, Remembered()).model)
     second = view.job_model_document()
     assert b"Partition 3" in second
     assert b"hunter2" not in second

@@ -141,7 +141,7 @@ class Watched:
     @property
     def model(self) -> JobModel:
         """The model that containers are served."""
-        return self.view._serving()[1]
+        return self.view.containers.serving()[1]
 
 
 @pytest.fixture
@@ -369,14 +369,14 @@ def test_what_was_asked_of_a_coordinator_since_its_election_is_obeyed_once(
     events = job.events()
     assert StopRequested(5, "enough") in events
     assert ContainerRequested(ZERO, "restart", 5, "odd") in events
-    assert job.view.until_drained
+    assert job.view.containers.until_drained
     assert job.events() == []
 
 
 def test_what_was_asked_of_the_run_before_is_not_obeyed(asked: Callable[[int], Watched]) -> None:
     job = asked(1)
     assert job.events() == []
-    assert not job.view.until_drained
+    assert not job.view.containers.until_drained
 
 
 def test_a_request_for_a_container_waits_until_it_is_known_which_there_are(job: Watched) -> None:

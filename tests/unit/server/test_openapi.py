@@ -121,11 +121,15 @@ def client(home: Path, system: LocalSystem) -> Iterator[TestClient]:
     stream.log.append([state_entry(stream, TASK, StateRequest(StateChoice.RESTORE, now_ms, {"counts": 3}))])
     stream.append([stream.entry(*one) for one in input_records({SSP.system_stream: "uid"})])
     History(stream).append("deployment", reason="a test")
-    made.view.checkpoint_log = system.checkpoint_log
+    made.view.containers.checkpoint_log = system.checkpoint_log
     settings = Settings.of(CONFIG)
-    made.view.serve(settings, calculate(settings, {SystemStream("local", "in"): 1}, Remembered()).model)
+    made.view.containers.serve(
+        settings, calculate(settings, {SystemStream("local", "in"): 1}, Remembered()).model
+    )
     made.registry.open()
-    made.view.heartbeat(ZERO, Heartbeat(made.containers.started[-1].epoch, "running", records=2, commits=1))
+    made.view.containers.heartbeat(
+        ZERO, Heartbeat(made.containers.started[-1].epoch, "running", records=2, commits=1)
+    )
     app = build_app(made.view, tokens=TOKENS, hosts=frozenset({"127.0.0.1"}))
     with TestClient(app, raise_server_exceptions=False) as opened:
         opened.epoch = made.containers.started[-1].epoch  # type: ignore[attr-defined]

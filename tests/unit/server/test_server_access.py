@@ -44,6 +44,14 @@ BODY = {"epoch": EPOCH, "what": "stop"}
 class View:
     """A coordinator with container 0 of epoch 7, whose checkpoints hold text that is no text."""
 
+    @property
+    def containers(self) -> View:
+        return self
+
+    @property
+    def requests(self) -> View:
+        return self
+
     def job_model_document(self) -> bytes:
         return b"{}"
 
@@ -60,7 +68,7 @@ class View:
             raise Fenced(f"container {container_id}", epoch=heartbeat.epoch, seen=EPOCH)
         return Directive(Command.RUN, 1)
 
-    def request(self, what: str, container: str | None, deadline_s: float, reason: str) -> dict[str, Any]:
+    def write(self, what: str, container: str | None, deadline_s: float, reason: str) -> dict[str, Any]:
         return {"requested": what, "deadline_s": deadline_s}
 
     def job(self) -> dict[str, Any]:

@@ -83,9 +83,9 @@ class Asked(View):
     def __init__(self) -> None:
         self.changed: list[str] = []
 
-    def request(self, what: str, container: str | None, deadline_s: float, reason: str) -> dict[str, Any]:
+    def write(self, what: str, container: str | None, deadline_s: float, reason: str) -> dict[str, Any]:
         self.changed.append(what)
-        return super().request(what, container, deadline_s, reason)
+        return super().write(what, container, deadline_s, reason)
 
     def heartbeat(self, container_id: str, heartbeat: Heartbeat) -> Directive:
         self.changed.append("heartbeat")

@@ -119,9 +119,9 @@ class CoordinatorProgram(Server):
     @property
     def served(self) -> Mapping[str, str] | None:
         """The configuration that containers get."""
-        if self._view is None or not self._view.is_ready():
+        if self._view is None or not self._view.containers.is_ready():
             return None
-        return self._view.served_config
+        return self._view.containers.served_config
 
     def ask(self, event: Event) -> None:
         """Post an event of the program that the coordinator is in."""
@@ -134,15 +134,16 @@ class CoordinatorProgram(Server):
         view = self._view
         if view is None:
             return None
+        containers = view.containers
         if request["what"] == "container":
-            answer = view.assignment(request["id"])
+            answer = containers.assignment(request["id"])
             if answer is None:
                 raise JobError(f"the job has no container {request['id']}")
             return orjson.dumps(document(answer))
         heartbeat = decode(request["body"], Heartbeat)
-        directive = view.heartbeat(request["id"], heartbeat)
+        directive = containers.heartbeat(request["id"], heartbeat)
         if directive.action is Command.PAUSE and self.world.faults.strikes("forged-pause"):
-            view.heartbeat(request["id"], msgspec.structs.replace(heartbeat, paused=directive.number))
+            containers.heartbeat(request["id"], msgspec.structs.replace(heartbeat, paused=directive.number))
             self.world.stop_a_machine(request["id"])
         return orjson.dumps(document(directive))
 
