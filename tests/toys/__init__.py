@@ -8,6 +8,7 @@ SYSTEM = SystemType(
     coordinator_log="tests.toys.log:open_coordinator_log",
     coordination="toy",
 )
+SYSTEM_KEY = "systems.toy.path"
 ENTRY_POINTS = """\
 [grete.systems]
 toy = tests.toys:SYSTEM
@@ -21,4 +22,6 @@ toy = tests.toys.launcher:open_launcher
 by-stream = tests.toys.groupers:by_stream
 [grete.task_name_groupers]
 in-blocks = tests.toys.groupers:in_blocks
+[grete.probes]
+toy = tests.toys.probe:findings
 """

@@ -229,6 +229,21 @@ def test_a_job_runs_on_a_system_an_election_a_launcher_and_groupers_that_no_file
     assert any(b"toy.in" in record.key for record in checkpoints), "the one task reads the whole stream"
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_the_doctor_asks_the_probe_that_a_plug_in_brings(
+    tmp_path: Path, installed: dict[str, str], is_there: bool
+) -> None:
+    journal, config = tmp_path / "toy", tmp_path / "job.properties"
+    if is_there:
+        journal.mkdir()
+    settings = ["job.name=j", "task.class=a:B", "task.inputs=toy.in", "job.coordinator.system=toy"]
+    config.write_text("\n".join([*settings, "systems.toy.samza.factory=toy", f"systems.toy.path={journal}"]))
+    command = [sys.executable, "-m", "grete.cli.main", "doctor", "--config", str(config)]
+    said = subprocess.run(command, env=installed, capture_output=True, text=True).stdout
+    way_out = "" if is_there else "\n      set systems.toy.path to a folder that is there"
+    assert f"{'ok  ' if is_there else 'FAIL'}  journal: {journal}{way_out}\n" in said
+
+
 def test_a_plug_in_of_a_kind_that_nothing_loads_is_refused(tmp_path: Path, installed: dict[str, str]) -> None:
     with next(tmp_path.rglob("entry_points.txt")).open("a") as file:
         file.write("[grete.stores]\ntoy = tests.toys:SYSTEM\n")

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grete.cli.doctor_finding import Finding
 from grete.errors import ConfigError
+from grete.finding import Finding
 
 if TYPE_CHECKING:
     from grete.config.settings.job import JobSettings

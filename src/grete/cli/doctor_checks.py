@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
 import os
 import re
 import shutil
@@ -16,14 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grete.cli.doctor_application import application_findings
-from grete.cli.doctor_azure import azure_findings
-from grete.cli.doctor_connector import connector
-from grete.cli.doctor_finding import Finding
 from grete.cli.doctor_kafka import kafka_findings
-from grete.cli.doctor_kubernetes import kubernetes_findings
-from grete.cli.doctor_zookeeper import zookeeper_findings
 from grete.errors import ConfigError, GreteError, StreamError
+from grete.finding import Finding
 from grete.model.ids import SystemStream
+from grete.registry import known_plugins, load_object
+from grete.spark import probe as spark
 
 if TYPE_CHECKING:
     from grete.config.settings import Settings
@@ -31,6 +27,14 @@ if TYPE_CHECKING:
 
 _FIRST_SAFE_SQLITE = (3, 51, 3)
 _FREE_MB = 200
+PROBES = {
+    "zookeeper": "grete.coordination.zookeeper.probe:findings",
+    "kubernetes": "grete.coordination.kubernetes.probe:findings",
+    "azure": "grete.coordination.azure_probe:findings",
+    "grete.checkpoint.azure-table": "grete.checkpoint.azure_table_probe:findings",
+}
+"""A function from Settings to findings, by the name of a back end; plug-ins are entry points of `grete.probes`."""
+_PROBES = "grete.probes"
 _JAVA_TIMEOUT_S = 60
 
 
@@ -85,25 +89,6 @@ def sqlite() -> Finding:
     )
 
 
-def packages() -> Finding:
-    """Spark and what its Python side needs."""
-    from grete.spark.session.versions import installed, refusal
-
-    versions = {"pyspark": installed(), **{name: _version(name) for name in ("pyarrow", "pandas")}}
-    missing = [name for name, version in versions.items() if version is None]
-    if missing:
-        return Finding("spark", False, f"missing: {', '.join(missing)}", "pip install 'grete[spark]'")
-    found = ", ".join(f"{name} {version}" for name, version in versions.items())
-    why = refusal(versions["pyspark"] or "")
-    if why or not (versions["pandas"] or "").startswith("2."):
-        return Finding("spark", False, found, why or "grete needs pandas 2: pip install 'grete[spark]'")
-    return Finding("spark", True, found)
-
-
-def _version(name: str) -> str | None:
-    return importlib.metadata.version(name) if importlib.util.find_spec(name) is not None else None
-
-
 def _environment(interpreter: str) -> tuple[Path, Path]:
     """`python`, `python3` and `python3.11` of one folder are one; a virtual environment's links lead to its base."""
     return Path(interpreter).absolute().parent, Path(interpreter).resolve()
@@ -149,7 +134,15 @@ def home() -> Finding:
     return Finding("GRETE_HOME", free_mb >= _FREE_MB, found, f"free at least {_FREE_MB} MB")
 
 
-MACHINE: tuple[Callable[[], Finding], ...] = (python, java, sqlite, packages, worker_python, loopback, home)
+MACHINE: tuple[Callable[[], Finding], ...] = (
+    python,
+    java,
+    sqlite,
+    spark.packages,
+    worker_python,
+    loopback,
+    home,
+)
 
 
 def job_findings(settings: Settings) -> Iterator[Finding]:
@@ -165,41 +158,27 @@ def job_findings(settings: Settings) -> Iterator[Finding]:
     yield Finding("config", True, f"{len(settings.raw)} keys are valid")
     for warning in warnings:
         yield Finding("config", True, f"warning: {warning}")
-    yield from _spark(settings)
-    yield from _class_archive(settings)
+    yield from spark.findings(settings)
     yield from application_findings(settings.job)
     yield from _secrets(settings.raw)
-    yield from azure_findings(settings)
-    yield from kubernetes_findings(settings)
+    yield from _back_ends(settings)
     of_kafka = list(kafka_findings(settings))
     yield from of_kafka
     yield from _inputs(
         settings, {finding.check.removeprefix("kafka ") for finding in of_kafka if not finding.ok}
     )
-    yield from zookeeper_findings(settings)
-    yield from connector(settings.spark)
+    yield from spark.connector(settings.spark)
     if settings.coordinator.http_port:
         yield _port(settings.coordinator.http_port)
 
 
-def _spark(settings: Settings) -> Iterator[Finding]:
-    """Whether the job can run on the Spark that is here, where others can."""
-    from grete.spark.session.versions import installed, refusal
+def _back_ends(settings: Settings) -> Iterator[Finding]:
+    """What the back ends that the job chose say of themselves."""
+    from grete.coordination.factory import election_name
 
-    version = installed()
-    if version is not None and not refusal(version) and (why := refusal(version, settings)):
-        yield Finding("spark", False, f"pyspark {version}", why)
-
-
-def _class_archive(settings: Settings) -> Iterator[Finding]:
-    """Whether a pipeline starts from an archive of Spark's classes, where it would take one. It runs without, too."""
-    from grete.spark.session.versions import class_archive, installed
-
-    if not settings.job.is_pipeline or installed() is None or settings.spark.driver_java_options:
-        return
-    archive = class_archive()
-    found = f"none at {archive}; for starts with a third less work: python -m grete.spark.class_archive"
-    yield Finding("class archive", True, str(archive) if archive.exists() else found)
+    for name in (election_name(settings), settings.task.checkpoint_store):
+        if name in PROBES or name in known_plugins(_PROBES):
+            yield from load_object(_PROBES, name, built_in=PROBES, used_by="grete doctor")(settings)
 
 
 def _secrets(config: Mapping[str, str]) -> Iterator[Finding]:

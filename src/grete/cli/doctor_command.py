@@ -7,10 +7,10 @@ import logging
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from grete.cli.doctor_finding import Finding
 from grete.cli.options import add_job_options, given_settings, opened_job
 from grete.cli.output import cell, print_json
 from grete.errors import ConfigError
+from grete.finding import Finding
 
 if TYPE_CHECKING:
     from grete.config.settings import Settings

@@ -36,18 +36,22 @@ class CoordinationContext:
     ttl_s: float
 
 
+def election_name(settings: Settings) -> str:
+    """Which of them elects the job's leader."""
+    named = settings.coordinator.election
+    if named not in ("", _PASSTHROUGH):
+        return named
+    kind = settings.system(settings.coordinator.system).kind
+    return system_type(kind).coordination or kind
+
+
 def open_coordination(settings: Settings, home: Path, clock: Clock, *, ttl_s: float = 15.0) -> Coordination:
     """Open it. Closing it releases everything.
 
     Raises:
         ConfigError: the name is not known, or the service misses a setting.
     """
-    coordinator = settings.coordinator
-    system = coordinator.system
-    named = coordinator.election
-    if named in ("", _PASSTHROUGH):
-        kind = settings.system(system).kind
-        named = system_type(kind).coordination or kind
+    system, named = settings.coordinator.system, election_name(settings)
     made = load_object(aliases.COORDINATION, named, built_in=BUILT_IN, used_by=FACTORY.name)
     coordination = made(CoordinationContext(settings, system, home, clock, ttl_s))
     assert isinstance(coordination, Coordination), f"{named!r} made no Coordination"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from grete.cli.doctor_connector import connector
-from grete.cli.doctor_finding import Finding
-from grete.cli.doctor_kafka import brokers, changelog_topic, clock, isolation, log_topic
+from grete.cli.doctor_kafka import clock, isolation
 from grete.config.settings import Settings
+from grete.finding import Finding
 from grete.kafka.inspector import BrokerFacts, TopicFacts
+from grete.kafka.probe import brokers, log_topic
+from grete.spark.probe import connector
+from grete.systems.kafka.probe import changelog_topic
 from grete.systems.kafka.stream_settings import KafkaStreamSettings
 
 ALL = frozenset({"READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS", "CREATE"})

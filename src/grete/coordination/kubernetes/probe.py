@@ -4,27 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING
 
-from grete.cli.doctor_finding import Finding
+from grete.config.settings import Settings
+from grete.coordination.kubernetes.access import find_access
+from grete.coordination.kubernetes.api_server import ApiServer
 from grete.errors import GreteError
-
-if TYPE_CHECKING:
-    from grete.config.settings import Settings
-    from grete.coordination.kubernetes.api_server import ApiServer
+from grete.finding import Finding
 
 _CHECK = "kubernetes"
 _NEEDED = ("get", "create", "update")
 _TIMEOUT_S = 5.0
 
 
-def kubernetes_findings(settings: Settings) -> Iterator[Finding]:
-    """Nothing where leaders are elected elsewhere."""
-    if settings.coordinator.election != "kubernetes":
-        return
-    from grete.coordination.kubernetes.access import find_access
-    from grete.coordination.kubernetes.api_server import ApiServer
-
+def findings(settings: Settings) -> Iterator[Finding]:
+    """Whether the API server answers, and what we may do with its leases."""
     try:
         access = find_access(settings.kubernetes)
         namespace = settings.kubernetes.namespace or access.namespace or "default"

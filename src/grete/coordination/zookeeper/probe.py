@@ -6,20 +6,18 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 
-from grete.cli.doctor_finding import Finding
 from grete.config.settings import Settings
+from grete.coordination.zookeeper.settings import zookeeper_settings
 from grete.errors import GreteError
+from grete.finding import Finding
 
 _WAIT_S = 10.0
 
 
-def zookeeper_findings(settings: Settings) -> Iterator[Finding]:
+def findings(settings: Settings) -> Iterator[Finding]:
     """Whether the servers answer and let us in, and for how long they keep a session."""
-    if settings.coordinator.election != "zookeeper":
-        return
     try:
-        from grete.coordination.zookeeper.client import ZooKeeperClient
-        from grete.coordination.zookeeper.settings import zookeeper_settings
+        from grete.coordination.zookeeper.client import ZooKeeperClient  # whose library may be missing
 
         asked = zookeeper_settings(settings.zookeeper, ttl_s=settings.coordinator.lease_ttl_s)
         with closing(ZooKeeperClient(replace(asked, connect_s=min(_WAIT_S, asked.connect_s)))) as client:
