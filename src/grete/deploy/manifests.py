@@ -19,7 +19,8 @@ from grete.config.properties import format_properties
 from grete.config.settings import Settings
 from grete.config.settings.job import JobSettings
 from grete.deploy.deployment import Deployment
-from grete.deploy.places import CONFIG_FILE, EPOCH_ID, POD_IP, launch_variables
+from grete.deploy.launch_variables import launch_variables
+from grete.deploy.places import CONFIG_FILE, EPOCH_ID, POD_IP
 from grete.environment import HOME
 from grete.errors import ConfigError
 

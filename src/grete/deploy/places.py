@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from grete.config.settings.job import JobSettings
-from grete.deploy.application_master import SPLIT_DEPLOYMENT
-from grete.environment import APPLICATION_LIB
 from grete.packages.manifest import PackageKind
 
 PACKAGE = PackageKind.APPLICATION.folder
@@ -18,8 +15,3 @@ SECRETS_FILE = "grete-secrets.json"
 POD_IP = "GRETE_POD_IP"
 """The variable with the pod's address."""
 EPOCH_ID = "SAMZA_EPOCH_ID"
-
-
-def launch_variables(job: JobSettings, library: str) -> dict[str, str]:
-    """What an attempt has to know before it can read the configuration: `library` has the application's modules."""
-    return {SPLIT_DEPLOYMENT: str(job.is_isolated).lower(), APPLICATION_LIB: library}

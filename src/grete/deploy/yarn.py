@@ -24,13 +24,13 @@ from grete.container.archive import pack
 from grete.deploy import application_master
 from grete.deploy.base import AttemptRow, ClusterManager, Deployed, DeploymentPlan
 from grete.deploy.deployment import Deployment
+from grete.deploy.launch_variables import launch_variables
 from grete.deploy.places import (
     CONFIG_FILE,
     ENVIRONMENT,
     FRAMEWORK,
     PACKAGE,
     SECRETS_FILE,
-    launch_variables,
 )
 from grete.deploy.resource_manager import (
     ResourceManager,

@@ -21,12 +21,12 @@ from grete.model.ids import SystemStream, SystemStreamPartition
 from grete.model.streams import Headers, StreamPolicy, StreamSpec
 from grete.systems.admin import SystemAdmin
 from grete.systems.commit_group import TransactionalStore
-from grete.systems.inputs import Inputs, LookedFor
+from grete.systems.inputs import Inputs, LookedFor, ReadableSystem
 from grete.systems.partitioner import Partitioner, partition_of
 from grete.systems.transactions import Transactions
 
 if TYPE_CHECKING:
-    from grete.arrow import pa
+    pass
 
 Change = tuple[bytes, bytes | None]
 """Key and value of a changelog record; None deletes."""
@@ -111,7 +111,7 @@ class GroupOffsets(ABC):
         """Release connections."""
 
 
-class System(SystemAdmin, TransactionalStore):
+class System(SystemAdmin, ReadableSystem, TransactionalStore):
     """A system of a job: its streams, its commits and its checkpoint logs. Safe to use from several threads."""
 
     @property
@@ -157,20 +157,6 @@ class System(SystemAdmin, TransactionalStore):
         Raises:
             StreamNotFound: no such stream.
             StreamError: no such partition, or refused; nothing was written.
-        """
-
-    @abstractmethod
-    def read(
-        self, stream: str, partition: int, start: int, end: int | None = None
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """(offset of the first row, columns key, value, timestamp_ms) for start <= offset < end, in order.
-
-        A column `offset`, where there is one, is the fourth; without it offsets are consecutive. A column `headers`,
-        where some record has some, is the last, see `systems.records`. `end` is at most the upcoming offset, which it
-        is when it is left out. One range after the other: an iterator that was left ends with the next read.
-
-        Raises:
-            OffsetOutOfRange: `start` is below the oldest offset or above the upcoming one.
         """
 
     def inputs(self, clock: Clock) -> Inputs:

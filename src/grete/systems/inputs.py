@@ -10,7 +10,7 @@ import logging
 import math
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -20,7 +20,6 @@ from grete.systems.admin import OffsetAdmin, PartitionOffsets
 
 if TYPE_CHECKING:
     from grete.arrow import pa
-    from grete.systems.base import System
 
 _log = logging.getLogger("grete.container")
 _PAUSE_S = (0.005, 0.05)
@@ -101,12 +100,30 @@ class ChangeSignal(Protocol):
         """Release it."""
 
 
+class ReadableSystem(OffsetAdmin):
+    """What is asked of a system: where its partitions end, and what they hold."""
+
+    @abstractmethod
+    def read(
+        self, stream: str, partition: int, start: int, end: int | None = None
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """(offset of the first row, columns key, value, timestamp_ms) for start <= offset < end, in order.
+
+        A column `offset`, where there is one, is the fourth; without it offsets are consecutive. A column `headers`,
+        where some record has some, is the last, see `systems.records`. `end` is at most the upcoming offset, which it
+        is when it is left out. One range after the other: an iterator that was left ends with the next read.
+
+        Raises:
+            OffsetOutOfRange: `start` is below the oldest offset or above the upcoming one.
+        """
+
+
 class LookedFor(Inputs):
     """Asks a system where partitions end, and reads up to there."""
 
     def __init__(
         self,
-        system: System,
+        system: ReadableSystem,
         clock: Clock,
         ends: OffsetAdmin | None = None,
         *,

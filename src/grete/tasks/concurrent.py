@@ -8,10 +8,9 @@ for it: a call that blocks keeps all of the share's tasks waiting.
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from grete.api import AsyncStreamTask, IncomingMessageEnvelope
 from grete.application.calls import FAILURES
@@ -19,36 +18,11 @@ from grete.application.collector import GivenHeaders
 from grete.arrow import pa
 from grete.systems.inputs import Arrived
 from grete.tasks.collector import Collector
+from grete.tasks.event_loop import TaskEventLoop
+from grete.tasks.runner import TaskRun
 from grete.tasks.share_limits import ShareLimits
 
-if TYPE_CHECKING:
-    from grete.tasks.runner import TaskRun
-
 T = TypeVar("T")
-
-
-class TaskEventLoop:
-    """The event loop of a worker's tasks, made when it is first used. Used by one thread."""
-
-    def __init__(self) -> None:
-        self._runner: asyncio.Runner | None = None
-
-    def finish(self, result: Coroutine[Any, Any, T]) -> T:
-        """Run until it has ended; returns its result."""
-        if self._runner is None:
-            self._runner = asyncio.Runner()
-        return self._runner.run(result)
-
-    def finish_call(self, result: Any) -> None:
-        """End a call of a method that may be `async def`."""
-        if inspect.iscoroutine(result):
-            self.finish(result)
-
-    def close(self) -> None:
-        """Cancel what the application has left running."""
-        runner, self._runner = self._runner, None
-        if runner is not None:
-            runner.close()
 
 
 class _OwnCollector:

@@ -21,7 +21,7 @@ from grete.systems.base import System
 from grete.systems.factory import open_system
 from grete.systems.outputs import OutputSystems
 from grete.tasks.collector import StreamFacts
-from grete.tasks.concurrent import TaskEventLoop
+from grete.tasks.event_loop import TaskEventLoop
 from grete.tasks.isolated.host import IsolatedWorker
 from grete.tasks.isolated.worker import IsolatedApplication, hello
 from grete.tasks.spec import RunnerSpec

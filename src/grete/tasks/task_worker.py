@@ -21,7 +21,7 @@ from grete.serdes import StreamSerdes, store_serdes, stream_serdes
 from grete.systems.base import Change, System
 from grete.systems.records import records, unpack_changes, write
 from grete.tasks.collector import Collector, StreamFacts
-from grete.tasks.concurrent import TaskEventLoop
+from grete.tasks.event_loop import TaskEventLoop
 from grete.tasks.metrics import TaskMetrics
 from grete.tasks.results import StoreChange
 from grete.tasks.spec import RunnerSpec, StoreSpec, TaskProgress, TaskSpec

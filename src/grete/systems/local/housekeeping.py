@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from grete.clock import Clock
 from grete.errors import StorageFull
@@ -32,9 +32,7 @@ from grete.systems.local.compactor import (
     rewrite,
 )
 from grete.systems.local.segment_rows import PartitionKey, Segment, segments_from, trim_in
-
-if TYPE_CHECKING:
-    from grete.systems.local.system import LocalSystem
+from grete.systems.local.stream_rows import StreamInfo
 
 _log = logging.getLogger(__name__)
 _SMALL = 64 << 10
@@ -42,12 +40,23 @@ _ROUND_S = 30.0
 _LOOKS_AT_ONCE = 16
 
 
+class StreamsInFile(Protocol):
+    """Streams and the file that they are in."""
+
+    @property
+    def file(self) -> SqliteFile:
+        """The file below."""
+
+    def stream(self, name: str) -> StreamInfo:
+        """The stream's description."""
+
+
 class Housekeeper:
     """Looks after some streams. Called by one thread."""
 
     def __init__(
         self,
-        system: LocalSystem,
+        system: StreamsInFile,
         policies: Sequence[StreamPolicy],
         fences: Sequence[Fence],
         clock: Clock,
