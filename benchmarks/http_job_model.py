@@ -76,8 +76,8 @@ def _measure(tasks: int) -> dict[str, object]:
     from grete.keyed_log.memory import MemoryKeyedLog
     from grete.metadata.coordinator_stream import CoordinatorStream
     from grete.model.ids import JobId, SystemStream
-    from grete.server.guard import Tokens
-    from grete.server.serve import HttpServer, bind
+    from grete.server.rights import Tokens
+    from grete.server.serve import bind, coordinator_server
 
     settings = Settings.of({"job.name": "bench", "task.inputs": "kafka.in", "job.container.count": "10"})
     clock = SystemClock()
@@ -85,7 +85,7 @@ def _measure(tasks: int) -> dict[str, object]:
     stream = CoordinatorStream(MemoryKeyedLog(clock), clock, source="benchmark")
     view = View(JobId("bench"), stream, MetadataMetrics(), "run", 1)
     view.containers.serve(settings, model)
-    server = HttpServer(view, bind("127.0.0.1", 0), Tokens(TOKEN))
+    server = coordinator_server(view, bind("127.0.0.1", 0), Tokens(TOKEN))
     server.start()
     try:
         port = server.url.rsplit(":", 1)[1]

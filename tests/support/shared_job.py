@@ -17,9 +17,9 @@ from grete.config.settings import Settings
 from grete.coordination.cells import Cells
 from grete.coordination.factory import open_coordination
 from grete.coordination.membership import Membership
-from grete.embedded.orders import scope_of
 from grete.errors import JobNotFound
 from grete.keyed_log.sqlite_coordinator_log import coordinator_file
+from grete.model.fence import processors_scope
 from grete.model.ids import TaskName
 from grete.model.streams import StreamSpec
 from grete.operations import open_job
@@ -163,7 +163,9 @@ class SharedJob:
         settings = Settings.of(self.settings)
         ttl_s = settings.coordinator.lease_ttl_s
         with closing(open_coordination(settings, self.home, clock, ttl_s=ttl_s)) as coordination:
-            return set(Membership(coordination.cells(scope_of(self.job)), clock, ttl_s=ttl_s).members())
+            return set(
+                Membership(coordination.cells(processors_scope(self.job)), clock, ttl_s=ttl_s).members()
+            )
 
     def events(self) -> list[str]:
         with open_job(self.job, Settings.of(self.settings)) as handle:
@@ -181,7 +183,7 @@ class SharedJob:
     def cells(self) -> AbstractContextManager[Cells]:
         """Those of its processors, for a program that does not belong there."""
         coordination = open_coordination(Settings.of(self.settings), self.home, SystemClock())
-        return closing(coordination.cells(scope_of(self.job)))
+        return closing(coordination.cells(processors_scope(self.job)))
 
     def stop(self) -> None:
         """As an operator does."""

@@ -48,8 +48,9 @@ from grete.metadata.history import History
 from grete.metadata.job_state import JobState, read_state
 from grete.model.fence import job_scope
 from grete.model.ids import JobId
-from grete.server.guard import Tokens
-from grete.server.serve import HttpServer, TokenFiles, bind, bind_beside, write_tokens
+from grete.pages.job_pages import JobPages
+from grete.server.rights import TokenFiles, Tokens
+from grete.server.serve import HttpServer, bind, bind_beside, coordinator_server, write_tokens
 
 _log = logging.getLogger("grete.coordinator")
 _POLL_S = 0.1
@@ -188,9 +189,11 @@ class Incarnation:
         files = TokenFiles.of(settings.job.state_directory(self.job, self._home))
         needs_read = settings.coordinator.http_authentication is HttpAuthentication.TOKEN
         tokens = write_tokens(files, needs_read=needs_read)
-        server = HttpServer(view, self._bound, tokens)
+        pages = JobPages(self.job, tokens, self._bound.getsockname()[1])
+        server = coordinator_server(view, self._bound, tokens, pages)
         server.start()
         self._stack.callback(server.close)
+        self._stack.callback(pages.close)
         self._stack.callback(view.containers.stop_holding)  # the server ends when it has answered
         if self._on_view is not None:
             self._on_view(view)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from grete.cli.options import warn
 from grete.cli.output import print_json
 from grete.errors import ConfigError
-from grete.suggestions import hint
 from grete.text_logs import printable
 
 if TYPE_CHECKING:
@@ -47,11 +46,6 @@ def change_config(
     from grete.config.rules.warnings import warnings_of
     from grete.operations.configuration import set_config
 
-    problems = [f"the key {key!r} is blank" for key in changes if not key.strip()]
-    if problems:
-        raise ConfigError(*problems)
-    if not force:
-        _refuse_unknown(key for key, value in changes.items() if value is not None)
     old, folder = handle.config(), working_folder()
     changes = {
         key: None if value is None else absolute_path(key, value, folder) for key, value in changes.items()
@@ -78,19 +72,6 @@ def _warn_of_idle_containers(handle: JobHandle) -> None:
         warn(
             f"job.container.count={count}, and the job has {tasks} tasks so far: a running job keeps the number it "
             f"has, and a job that is started is refused until there are as many tasks"
-        )
-
-
-def _refuse_unknown(keys: Iterable[str]) -> None:
-    from grete.config.keys import find_key, is_of_a_section, nearest_key
-
-    unknown = [key for key in keys if is_of_a_section(key) and find_key(key) is None]
-    if unknown:
-        raise ConfigError(
-            *(
-                f"{key} is not a known key{hint(nearest_key(key, cutoff=0.7))}; --force writes it all the same"
-                for key in unknown
-            )
         )
 
 

@@ -4,94 +4,18 @@ from __future__ import annotations
 
 import argparse
 import base64
-import binascii
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
-
-import orjson
 
 from grete.cli.options import add_job_options, count, opened_job
 from grete.cli.output import print_json_line, print_table, when
-from grete.cli.stream_system import oldest_offset, read_records
-from grete.errors import ConfigError, JobError
-from grete.metadata.replayed_letters import ReplayedLetters
-from grete.model.ids import SystemStream, SystemStreamPartition
-from grete.model.streams import Headers
+from grete.errors import ConfigError
 
 if TYPE_CHECKING:
-    from grete.operations import JobHandle
-    from grete.systems.base import System
+    from grete.operations.dead_letters import Letter, Replay
 
 _PLACE = re.compile(r"(\d{1,9}):(\d{1,18})")
-_BATCH = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class Letter:
-    """A dead letter: where it is, the message that it was, and why it could not be processed."""
-
-    partition: int
-    position: int
-    is_replayed: bool
-    task: str
-    ssp: SystemStreamPartition
-    offset: str
-    error: str
-    key: bytes | None
-    value: bytes | None
-    timestamp_ms: int
-    headers: Headers
-
-    @property
-    def number(self) -> str:
-        """How people name it."""
-        return f"{self.partition}:{self.position}"
-
-
-@dataclass(frozen=True, slots=True)
-class _Letters:
-    """The stream that holds a job's dead letters, and which of them were sent again."""
-
-    system: System
-    stream: str
-    replayed: ReplayedLetters
-
-    def last(self, most: int) -> Iterator[Letter]:
-        """The last of each partition."""
-        offsets = self.system.offsets(self.stream)
-        for partition, known in sorted(offsets.items()):
-            oldest = oldest_offset(self.system, self.stream, partition)
-            yield from self._read(partition, max(oldest, int(known.upcoming) - most))
-
-    def every(self) -> Iterator[Letter]:
-        """All that are there."""
-        for partition in range(self.system.partition_count(self.stream)):
-            yield from self._read(partition, oldest_offset(self.system, self.stream, partition))
-
-    def _read(self, partition: int, start: int) -> Iterator[Letter]:
-        for record in read_records(self.system, self.stream, partition, start):
-            try:
-                found = orjson.loads(record.value or b"")
-                yield Letter(
-                    partition,
-                    record.offset,
-                    self.replayed.has(partition, record.offset),
-                    str(found["task"]),
-                    SystemStreamPartition.parse(found["ssp"]),
-                    str(found["offset"]),
-                    str(found["error"]),
-                    _bytes(found["key_base64"]),
-                    _bytes(found["value_base64"]),
-                    record.timestamp_ms,
-                    [(name, _bytes(value)) for name, value in found.get("headers_base64", ())],
-                )
-            except (orjson.JSONDecodeError, binascii.Error, KeyError, TypeError, ValueError) as error:
-                raise JobError(
-                    f"record {partition}:{record.offset} of {self.stream} is no dead letter of grete ({error!r})"
-                ) from error
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -112,7 +36,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(options: argparse.Namespace) -> int:
-    with opened_job(options) as handle, _opened(handle) as opened:
+    from grete.operations.dead_letters import open_dead_letters
+
+    with opened_job(options) as handle, open_dead_letters(handle) as opened:
         letters = list(opened.last(options.n))
     if options.output == "json":
         for letter in letters:
@@ -130,75 +56,26 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _replay(options: argparse.Namespace) -> int:
-    """Append first, note afterwards: what is killed in between is appended once more by the next replay."""
+    from grete.operations.dead_letters import open_dead_letters
+
     wanted = None if options.all else _wanted(options.number)
-    with opened_job(options) as handle, _opened(handle) as opened:
-        found = [one for one in opened.every() if wanted is None or one.number in wanted]
-        missing = sorted((wanted or set()) - {one.number for one in found})
-        if missing:
-            raise JobError(
-                f"there is no dead letter {', '.join(missing)}; `grete dead-letters list` has them"
-            )
-        by_input: dict[SystemStream, list[Letter]] = {}
-        for one in found:
-            if options.again or not one.is_replayed:
-                by_input.setdefault(one.ssp.system_stream, []).append(one)
+    with opened_job(options) as handle, open_dead_letters(handle) as opened:
+        plan = opened.plan_replay(wanted, again=options.again)
         if options.execute:
-            for input_, letters in by_input.items():
-                with handle.system(input_.system) as target:
-                    for batch in _batches(letters):
-                        _append(target, input_.stream, batch, opened.replayed)
-    _print_replay(options, found, by_input)
+            opened.execute_replay(plan)
+    _print_replay(options, plan)
     return 0
 
 
-def _append(target: System, stream: str, letters: Sequence[Letter], replayed: ReplayedLetters) -> None:
-    from grete.systems.base import Message
-
-    target.append(
-        stream,
-        [Message(one.key, one.value, one.timestamp_ms, one.ssp.partition, one.headers) for one in letters],
-    )
-    by_partition: dict[int, list[int]] = {}
-    for one in letters:
-        by_partition.setdefault(one.partition, []).append(one.position)
-    for partition, offsets in by_partition.items():
-        replayed.add(partition, offsets)
-
-
-def _print_replay(
-    options: argparse.Namespace, found: Sequence[Letter], by_input: Mapping[SystemStream, Sequence[Letter]]
-) -> None:
-    for input_, letters in sorted(by_input.items(), key=lambda item: str(item[0])):
+def _print_replay(options: argparse.Namespace, plan: Replay) -> None:
+    for input_, letters in sorted(plan.by_input.items(), key=lambda item: str(item[0])):
         done = "appended" if options.execute else "would be appended; --execute does it"
         print(f"{input_}: {len(letters)} messages {done}")
-    before = len(found) - sum(map(len, by_input.values()))
+    before = len(plan.found) - sum(map(len, plan.by_input.values()))
     if before:
         print(f"{before} were replayed before; --again appends them once more")
-    if not found:
+    if not plan.found:
         print("there are no dead letters")
-
-
-def _batches(letters: Sequence[Letter]) -> Iterator[Sequence[Letter]]:
-    for start in range(0, len(letters), _BATCH):
-        yield letters[start : start + _BATCH]
-
-
-@contextmanager
-def _opened(handle: JobHandle) -> Iterator[_Letters]:
-    """The stream that the job's dead letters are in.
-
-    Raises:
-        ConfigError: it has none.
-    """
-    stream = handle.settings.task.dead_letters
-    if stream is None:
-        raise ConfigError(
-            f"job {handle.job.shown} sets nothing aside: task.poison.dead-letter.stream is not set"
-        )
-    with handle.system(stream.system) as system:
-        uid = system.stream_uid(stream.stream)
-        yield _Letters(system, stream.stream, ReplayedLetters(handle.stream, stream, uid))
 
 
 def _wanted(numbers: Iterable[str]) -> set[str]:
@@ -206,10 +83,6 @@ def _wanted(numbers: Iterable[str]) -> set[str]:
     if wrong:
         raise ConfigError(f"--number {wrong[0]!r}: write PARTITION:OFFSET, as `grete dead-letters list` does")
     return set(numbers)
-
-
-def _bytes(text: str | None) -> bytes | None:
-    return None if text is None else base64.b64decode(text, validate=True)
 
 
 def _document(letter: Letter) -> dict[str, object]:

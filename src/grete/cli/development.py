@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from grete.assembly.run import coordinate
 from grete.assembly.submission import WITHOUT_SPARK, RunOptions, submitted_settings
-from grete.cli.stream_dump import decoded
-from grete.cli.stream_system import read_records
 from grete.clock import SystemClock
 from grete.config.key_tables.coordinator import RETRY_COUNT
 from grete.config.settings import Settings
@@ -25,6 +23,7 @@ from grete.errors import GreteError, StreamNotFound
 from grete.extras import require
 from grete.model.ids import SystemStream
 from grete.model.streams import StreamSpec
+from grete.operations.stream_records import decoded, read_records
 from grete.systems.factory import open_system
 from grete.text_logs import printable
 

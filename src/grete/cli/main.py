@@ -28,6 +28,7 @@ COMMANDS = {
     "run": "submit a job and run it in the foreground",
     "deploy": "let a cluster manager run a job: plan, apply, status, kill",
     "status": "what runs, where, how far",
+    "ui": "pages of all jobs, for a browser",
     "stop": "stop a running job at a batch boundary",
     "drain": "let a running job consume what is there, and end",
     "leader": "who coordinates a job, and who stands by; let another one",

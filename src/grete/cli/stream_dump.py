@@ -6,7 +6,6 @@ With `--raw` key and value are hex, so that every byte is seen; without, they ar
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections import deque
@@ -18,15 +17,13 @@ from grete.cli.options import named_job, opened_job
 from grete.cli.output import print_json_line
 from grete.cli.stream_system import (
     EMBEDDED,
-    StreamRecord,
-    oldest_offset,
     opened_system,
     options_settings,
-    read_records,
 )
 from grete.errors import ConfigError, StreamNotFound, WireError
 from grete.extras import require
 from grete.metadata.channels import CHANNEL
+from grete.operations.stream_records import StreamRecord, decoded, oldest_offset, read_records
 
 if TYPE_CHECKING:
     from grete.keyed_log.base import KeyedLog, Record
@@ -207,19 +204,3 @@ def _print_stream_record(record: StreamRecord, *, raw: bool) -> None:
 
 def _hex(data: bytes | None) -> str | None:
     return None if data is None else data.hex()
-
-
-def decoded(data: bytes | None) -> Any:
-    """Bytes for people: a JSON object or array as such, other UTF-8 as text, the rest as {"hex": ..}."""
-    if data is None:
-        return None
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError:
-        return {"hex": data.hex()}
-    if text[:1] not in ("{", "["):
-        return text
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text

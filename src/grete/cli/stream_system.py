@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from grete.cli.options import argument, count, given_settings
 from grete.errors import StreamNotFound
 from grete.model.ids import SystemStream
-from grete.model.streams import MOST_PARTITIONS, Headers, check_name
+from grete.model.streams import MOST_PARTITIONS, check_name
 from grete.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -18,17 +18,6 @@ if TYPE_CHECKING:
     from grete.systems.base import System
 
 EMBEDDED = "local"
-
-
-class StreamRecord(NamedTuple):
-    """A record of a partition, undecoded."""
-
-    partition: int
-    offset: int
-    key: bytes | None
-    value: bytes | None
-    timestamp_ms: int
-    headers: Headers = ()
 
 
 @contextmanager
@@ -87,18 +76,3 @@ def new_stream_name(text: str) -> SystemStream:
 def partition_count(text: str) -> int:
     """The type of an argument that says how many partitions a stream shall have."""
     return count(text, MOST_PARTITIONS)
-
-
-def read_records(system: System, stream: str, partition: int, start: int) -> Iterator[StreamRecord]:
-    """Records from `start` on, one segment in memory at a time."""
-    from grete.systems.records import rows_of  # Arrow, which other commands do not need
-
-    for first, batch in system.read(stream, partition, start):
-        for row in rows_of(first, batch):
-            yield StreamRecord(partition, *row)
-
-
-def oldest_offset(system: System, stream: str, partition: int) -> int:
-    """Where reading a partition begins."""
-    offsets = system.offsets(stream)[partition]
-    return int(offsets.oldest or offsets.upcoming)

@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from grete.coordination.cells import Cell, cell_name
-from grete.model.ids import ContainerId, JobId
+from grete.model.ids import ContainerId
 
 _log = logging.getLogger("grete.processor")
 ORDERS, REPORTS = "orders", "reports"
@@ -67,11 +67,6 @@ class WrittenOrder:
 
 
 _T = TypeVar("_T", Order, ProcessorReport)
-
-
-def scope_of(job: JobId) -> str:
-    """The scope of the cells of a job's processors, their membership among them."""
-    return f"processors/{job.key}"
 
 
 def order_cell(processor: str) -> str:

@@ -26,13 +26,13 @@ from grete.embedded.agent import Agent, RunContainer
 from grete.embedded.application import Application, named
 from grete.embedded.launcher import ProcessorsLauncher
 from grete.embedded.leading import Leading
-from grete.embedded.orders import scope_of
 from grete.embedded.place import ProcessorPlace
 from grete.environment import HOME, grete_home
 from grete.errors import IllegalStateError, ProcessorFailed
 from grete.launch.base import Launcher
 from grete.launch.factory import LaunchContext
 from grete.model.ending import ContainerEnd
+from grete.model.fence import processors_scope
 from grete.spark.session.versions import check_installed
 
 _log = logging.getLogger("grete.processor")
@@ -237,7 +237,7 @@ class StreamProcessor:
         self._job = settings.job.id
         coordination = open_coordination(settings, grete_home(), clock, ttl_s=self._ttl_s)
         opened.callback(coordination.close)
-        cells, home = coordination.cells(scope_of(self._job)), grete_home()
+        cells, home = coordination.cells(processors_scope(self._job)), grete_home()
         if self._address:
             check_relay(self._address)
         self._agent = Agent(
@@ -275,7 +275,7 @@ class StreamProcessor:
     def _open_launcher(
         self, context: LaunchContext, coordination: Coordination, leadership: Leadership
     ) -> Launcher:
-        clock, cells = SystemClock(), coordination.cells(scope_of(self._job))
+        clock, cells = SystemClock(), coordination.cells(processors_scope(self._job))
         members = Membership(cells, clock, ttl_s=context.settings.coordinator.lease_ttl_s)
         every_s = look_every_s(coordination, self._ttl_s)
         return ProcessorsLauncher(cells, members, clock, leadership=leadership.epoch, every_s=every_s)

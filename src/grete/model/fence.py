@@ -23,6 +23,11 @@ def job_scope(job: JobId) -> str:
     return f"job/{job.key}"
 
 
+def processors_scope(job: JobId) -> str:
+    """The scope of the cells of a job's processors, their membership among them."""
+    return f"processors/{job.key}"
+
+
 def container_scopes(job: JobId) -> str:
     """The prefix of the scopes of the job's containers."""
     return f"container/{job.key}/"

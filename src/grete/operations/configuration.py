@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from grete.config.rules.changes import refusal
 from grete.config.rules.validate import validate
@@ -13,6 +13,7 @@ from grete.metadata.config_history import is_valid
 from grete.metadata.config_in_force import ConfigInForce
 from grete.metadata.coordinator_stream import ConfigChange
 from grete.operations.job_handle import JobHandle
+from grete.suggestions import hint
 
 
 def set_config(
@@ -21,8 +22,26 @@ def set_config(
     """Set keys; None unsets. Keys that others change meanwhile keep what those wrote.
 
     Raises:
-        ConfigError: the result would be invalid, or a set-once key of a stateful job would change.
+        ConfigError: a key is blank or unknown, the result would be invalid, or a set-once key of a stateful job would
+            change. `force` allows all but a blank key.
     """
+    check_change(handle, changes, force=force)
+    return handle.stream.change_config(changes, run_id=_run_id(handle), reason=reason)
+
+
+def check_change(
+    handle: JobHandle, changes: Mapping[str, str | None], *, force: bool = False
+) -> Mapping[str, str]:
+    """The configuration that `set_config` would write.
+
+    Raises:
+        ConfigError: as `set_config`; also a key that is blank or unknown, unless `force` is set.
+    """
+    problems = [f"the key {key!r} is blank" for key in changes if not key.strip()]
+    if not force:
+        problems += _unknown(key for key, value in changes.items() if value is not None)
+    if problems:
+        raise ConfigError(*problems)
     settings = handle.settings
     if changes.get(TIME_ZONE, "") is None and settings.job.is_pipeline:
         raise ConfigError(f"{TIME_ZONE} is kept for the life of a pipeline: set it to another zone instead")
@@ -30,7 +49,14 @@ def set_config(
     new = {**old, **{key: value for key, value in changes.items() if value is not None}}
     new = {key: value for key, value in new.items() if changes.get(key, "") is not None}
     _check(handle, old, new, force)
-    return handle.stream.change_config(changes, run_id=_run_id(handle), reason=reason)
+    return new
+
+
+def _unknown(keys: Iterable[str]) -> list[str]:
+    from grete.config.keys import find_key, is_of_a_section, nearest_key
+
+    unknown = [key for key in keys if is_of_a_section(key) and find_key(key) is None]
+    return [f"{key} is not a known key{hint(nearest_key(key, cutoff=0.7))}" for key in unknown]
 
 
 def roll_back_config(

@@ -20,14 +20,16 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.types import ASGIApp
 
 from grete.config.redact import redact
 from grete.errors import CoordinatorUnavailable, Fenced, GreteError, WireError
 from grete.server import openapi
 from grete.server.connections import MOST
-from grete.server.guard import RIGHT, Guard, Right, Tokens
+from grete.server.guard import RIGHT, Guard
 from grete.server.guard import error as _error
-from grete.server.routes import Endpoint, GuardedRoute
+from grete.server.rights import Right, Tokens
+from grete.server.routes import Below, Endpoint, GuardedRoute
 from grete.wire import coordinator_api as api
 from grete.wire.container_protocol import (
     HELD_AT_MOST_S,
@@ -230,10 +232,12 @@ async def _on_http_error(_: Request, error: Exception) -> Response:
     return _error(error.status_code, error.detail, error.headers)
 
 
-def build_app(view: CoordinatorView, *, tokens: Tokens, hosts: frozenset[str]) -> Starlette:
-    """The application."""
+def build_app(
+    view: CoordinatorView, *, tokens: Tokens, hosts: frozenset[str], pages: ASGIApp | None = None
+) -> Starlette:
+    """The application; `pages` are what is below `/ui`."""
     app = Starlette(
-        routes=_table(view, tokens),
+        routes=[*_table(view, tokens), *([] if pages is None else [Below("/ui", pages)])],
         exception_handlers={
             CoordinatorUnavailable: _on_unavailable,
             GreteError: _on_error,

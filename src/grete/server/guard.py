@@ -7,14 +7,13 @@ that it needs (`routes`), so what the router matches is what is guarded.
 
 from __future__ import annotations
 
-import hmac
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
 
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from grete.server.rights import Right, Tokens
 
 MAX_BODY = 1024 * 1024
 RIGHT = "grete.right"
@@ -32,47 +31,6 @@ def error(status: int, message: str, headers: Mapping[str, str] | None = None) -
     content = {"message": message.encode("utf-8", "backslashreplace").decode()}
     given = {"www-authenticate": "Bearer"} if status == 401 else {}
     return JSONResponse(content, status_code=status, headers={**given, **(headers or {})})
-
-
-class Right(StrEnum):
-    """The right that a token gives."""
-
-    READ = "read"
-    WRITE = "write"
-    CONTAINER = "container"
-
-
-_MISSING = {
-    Right.READ: "a bearer token is needed; its file is named by `grete status`",
-    Right.WRITE: "the write token is needed, in the file http-write-token",
-    Right.CONTAINER: "the token of the job's containers is needed",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Tokens:
-    """A token for each right. Without a `read` token reading is free; without another nothing has its right."""
-
-    read: str | None
-    write: str | None = None
-    container: str | None = None
-
-    def right(self, given: bytes) -> Right | None:
-        """The right that a token gives; all are compared, so that the time says nothing."""
-        known = ((Right.READ, self.read), (Right.WRITE, self.write), (Right.CONTAINER, self.container))
-        rights = [right for right, token in known if token is not None and _is_same(given, token)]
-        return rights[-1] if rights else (Right.READ if self.read is None else None)
-
-    def refusal(self, needs: Right, given: Right | None) -> str | None:
-        """Why a token that gives this right does not do where that one is needed; None where it does.
-
-        Every token reads.
-        """
-        return None if given is needs or (given and needs is Right.READ) else _MISSING[needs]
-
-
-def _is_same(given: bytes, token: str) -> bool:
-    return hmac.compare_digest(given, token.encode())
 
 
 class Guard:

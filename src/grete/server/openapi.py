@@ -9,7 +9,7 @@ import msgspec
 from starlette.routing import BaseRoute
 
 from grete import __version__
-from grete.server.guard import Right
+from grete.server.rights import Right
 from grete.server.routes import GuardedRoute
 from grete.wire import coordinator_api as api
 from grete.wire.container_protocol import AssignmentMessage, Directive, Heartbeat

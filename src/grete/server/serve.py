@@ -9,10 +9,11 @@ import secrets
 import socket
 import tempfile
 import threading
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from grete.clock import Deadline, SystemClock
 from grete.config.settings.coordinator import LOOPBACK_ALONE, is_loopback
@@ -21,7 +22,7 @@ from grete.failpoints import failpoint
 from grete.private_files import private_directory
 from grete.server.app import CoordinatorView, build_app
 from grete.server.connections import bounded_protocol
-from grete.server.guard import Tokens
+from grete.server.rights import TokenFiles, Tokens
 
 _log = logging.getLogger("grete.coordinator")
 _START_TIMEOUT_S = 10.0
@@ -92,20 +93,6 @@ def write_token(path: Path) -> str:
     return token
 
 
-@dataclass(frozen=True, slots=True)
-class TokenFiles:
-    """Where the token for each right is kept, in the job's folder."""
-
-    read: Path
-    write: Path
-    container: Path
-
-    @classmethod
-    def of(cls, folder: Path) -> TokenFiles:
-        """Those of the job whose folder it is."""
-        return cls(folder / "http-token", folder / "http-write-token", folder / "http-container-token")
-
-
 def write_tokens(files: TokenFiles, *, needs_read: bool) -> Tokens:
     """A new token for each right, in its file."""
     read, write, container = (write_token(path) for path in (files.read, files.write, files.container))
@@ -113,16 +100,15 @@ def write_tokens(files: TokenFiles, *, needs_read: bool) -> Tokens:
 
 
 class HttpServer:
-    """Serves a coordinator's view until closed."""
+    """Serves an application until closed: by a thread of its own, with bounds on connections and heads."""
 
-    def __init__(self, view: CoordinatorView, bound: socket.socket, tokens: Tokens) -> None:
+    def __init__(self, build: Callable[[frozenset[str]], ASGIApp], bound: socket.socket) -> None:
+        """`build` is given the names of this host by which the application may be asked."""
         host, port = bound.getsockname()[:2]
         self.address = host, port
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-        hosts = frozenset({host, "localhost", "127.0.0.1", "[::1]"})
-        app = build_app(view, tokens=tokens, hosts=hosts)
         config = uvicorn.Config(
-            app,
+            build(frozenset({host, "localhost", "127.0.0.1", "[::1]"})),
             http=bounded_protocol(),
             backlog=_BACKLOG,
             log_config=None,  # its own would close every handler of the process: log streams had no more to say
@@ -155,3 +141,10 @@ class HttpServer:
         if self._thread.is_alive():
             self._thread.join(timeout=5)
         self._bound.close()
+
+
+def coordinator_server(
+    view: CoordinatorView, bound: socket.socket, tokens: Tokens, pages: ASGIApp | None = None
+) -> HttpServer:
+    """The server of a coordinator's view, and of its pages."""
+    return HttpServer(lambda hosts: build_app(view, tokens=tokens, hosts=hosts, pages=pages), bound)

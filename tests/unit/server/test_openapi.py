@@ -21,8 +21,8 @@ from grete.metadata.startpoints import startpoint_entry, startpoint_key
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
 from grete.model.startpoint import Startpoint, StartpointKind, StateChoice, StateRequest
 from grete.server.app import build_app
-from grete.server.guard import Tokens
 from grete.server.openapi import SCHEMAS
+from grete.server.rights import Tokens
 from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
 from grete.wire.container_protocol import Heartbeat, document

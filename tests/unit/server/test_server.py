@@ -24,8 +24,8 @@ from grete.server import app as server_app
 from grete.server import serve
 from grete.server.app import build_app
 from grete.server.connections import MOST, ConnectionLimits, bounded_protocol
-from grete.server.guard import Tokens
-from grete.server.serve import HttpServer, bind, bind_beside, write_token
+from grete.server.rights import Tokens
+from grete.server.serve import HttpServer, bind, bind_beside, coordinator_server, write_token
 from grete.testing.waiting import eventually
 from grete.wire.container_protocol import AssignmentMessage, Command, Directive, Heartbeat
 
@@ -220,7 +220,7 @@ def test_a_port_that_a_predecessor_still_has_is_left_to_it(
 
 @pytest.fixture
 def served() -> Iterator[str]:
-    server = HttpServer(View(), bind("127.0.0.1", 0), TOKENS)
+    server = coordinator_server(View(), bind("127.0.0.1", 0), TOKENS)
     server.start()
     yield server.url
     server.close()
@@ -238,7 +238,7 @@ def test_a_server_leaves_the_logging_of_its_process_alone() -> None:
     handler = Closes()
     logging.getLogger().addHandler(handler)
     try:
-        server = HttpServer(View(), bind("127.0.0.1", 0), TOKENS)
+        server = coordinator_server(View(), bind("127.0.0.1", 0), TOKENS)
         server.start()
         server.close()
         assert not handler.is_closed
@@ -274,7 +274,7 @@ def raw(port: int, head: bytes) -> socket.socket:
 def test_silent_connections_keep_no_client_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections need no token to be opened; a heartbeat gets through all the same."""
     monkeypatch.setattr(serve, "bounded_protocol", lambda: bounded_protocol(ConnectionLimits(most=8)))
-    server = HttpServer(View(), bind("127.0.0.1", 0), TOKENS)
+    server = coordinator_server(View(), bind("127.0.0.1", 0), TOKENS)
     server.start()
     port = int(server.url.rsplit(":", 1)[1])
     idle = [raw(port, b"GET / HTTP/1.1\r\nhost:") for _ in range(40)]
@@ -301,7 +301,7 @@ def test_a_thousand_idle_connections_cost_no_heartbeat_and_no_more_than_the_limi
     tmp_path: Path, head: bytes
 ) -> None:
     (tmp_path / "token").write_text(TOKEN)
-    server = HttpServer(View(), bind("127.0.0.1", 0), TOKENS)
+    server = coordinator_server(View(), bind("127.0.0.1", 0), TOKENS)
     server.start()
     held = server._server.server_state.connections
     with ExitStack() as idle, closing(JobCoordinatorClient(server.url, tmp_path / "token")) as container:
@@ -322,7 +322,7 @@ def test_a_thousand_idle_connections_cost_no_heartbeat_and_no_more_than_the_limi
 
 def test_the_head_of_a_request_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serve, "bounded_protocol", lambda: bounded_protocol(ConnectionLimits(head_s=0.1)))
-    server = HttpServer(View(), bind("127.0.0.1", 0), TOKENS)
+    server = coordinator_server(View(), bind("127.0.0.1", 0), TOKENS)
     server.start()
     port = int(server.url.rsplit(":", 1)[1])
     request = f"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n\r\n".encode()
@@ -349,7 +349,7 @@ def large_answer(
             return "x" * LARGE
 
     monkeypatch.setattr(serve, "bounded_protocol", lambda: bounded_protocol(limits))
-    server = HttpServer(Large(), bind("127.0.0.1", 0), TOKENS)
+    server = coordinator_server(Large(), bind("127.0.0.1", 0), TOKENS)
     server.start()
     port = int(server.url.rsplit(":", 1)[1])
     head = (
@@ -413,7 +413,7 @@ def holding(tmp_path: Path) -> Iterator[tuple[Holding, Callable[[], Directive]]]
     """A server, and a heartbeat to it that knows the directive."""
     (tmp_path / "token").write_text(TOKEN)
     view = Holding()
-    server = HttpServer(view, bind("127.0.0.1", 0), TOKENS)
+    server = coordinator_server(view, bind("127.0.0.1", 0), TOKENS)
     server.start()
     with closing(JobCoordinatorClient(server.url, tmp_path / "token")) as client:
         yield view, lambda: client.heartbeat("0", Heartbeat(7, known=KNOWN))

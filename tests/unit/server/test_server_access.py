@@ -20,8 +20,8 @@ from starlette.websockets import WebSocketDisconnect
 from grete.errors import CoordinatorUnavailable, Fenced
 from grete.model.ids import ContainerId, JobId
 from grete.server.app import build_app
-from grete.server.guard import Right, Tokens
 from grete.server.openapi import SCHEMAS, document
+from grete.server.rights import Right, Tokens
 from grete.server.routes import GuardedRoute
 from grete.wire.container_protocol import AssignmentMessage, Command, Directive, Heartbeat
 

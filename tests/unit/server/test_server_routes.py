@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tests.unit.server.test_server_access import CONTAINER_TOKEN, HOST, TOKEN, WRITE_TOKEN, View, app
 
-from grete.server.guard import Tokens
+from grete.server.rights import Tokens
 from grete.server.routes import GuardedRoute
-from grete.server.serve import HttpServer, bind
+from grete.server.serve import bind, coordinator_server
 from grete.wire.container_protocol import Directive, Heartbeat
 
 TABLE = {
@@ -96,7 +96,7 @@ class Asked(View):
 def served() -> Iterator[tuple[Asked, Callable[..., int]]]:
     """A coordinator, and a request to it: the status that it is answered with."""
     view = Asked()
-    server = HttpServer(view, bind("127.0.0.1", 0), Tokens(TOKEN, WRITE_TOKEN, CONTAINER_TOKEN))
+    server = coordinator_server(view, bind("127.0.0.1", 0), Tokens(TOKEN, WRITE_TOKEN, CONTAINER_TOKEN))
     server.start()
 
     def ask(method: str, target: str, right: str, version: str = "1.1") -> int:

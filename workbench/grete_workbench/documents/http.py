@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from grete.server.app import CoordinatorView, build_app
-from grete.server.guard import Tokens
 from grete.server.openapi import document as openapi_document
+from grete.server.rights import Tokens
 
 _HEAD = """\
 # HTTP API

@@ -10,10 +10,10 @@ from grete.coordination.cells import cell_name
 from grete.coordination.membership import Membership
 from grete.coordination.memory import MemoryCells
 from grete.embedded.launcher import ProcessorsLauncher
-from grete.embedded.orders import scope_of
 from grete.errors import GreteError
 from grete.launch.base import ContainerExit, ContainerStart
 from grete.metadata.launches import LaunchRecord
+from grete.model.fence import processors_scope
 from grete.model.ids import ContainerId
 from grete_workbench.simulator.conduct import JOB, incarnation_of
 from grete_workbench.simulator.scheduler import Script, Sleep
@@ -30,7 +30,7 @@ LOOK_S = 0.5
 
 def cells_for(world: World, process: Process) -> ProcessCells:
     """A process's handle on the cells of the job's processors."""
-    return ProcessCells(MemoryCells(world.leaderships.values, scope_of(JOB)), world, process)
+    return ProcessCells(MemoryCells(world.leaderships.values, processors_scope(JOB)), world, process)
 
 
 class SimulatedProcessors(ProcessorsLauncher):
@@ -90,7 +90,9 @@ class SimulatedProcessors(ProcessorsLauncher):
         )
 
     def _is_member(self, id_: str, incarnation: str) -> bool:
-        cell = MemoryCells(self._world.leaderships.values, scope_of(JOB)).read(cell_name("members", id_))
+        cell = MemoryCells(self._world.leaderships.values, processors_scope(JOB)).read(
+            cell_name("members", id_)
+        )
         return cell is not None and incarnation.encode() in cell.value
 
     def _begin(self) -> None:

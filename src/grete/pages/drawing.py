@@ -1,0 +1,100 @@
+"""Pictures of a job as SVG, drawn by the server: no script of the page has to run for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from markupsafe import Markup, escape
+
+_WIDTH, _MARGIN = 960, 12
+_FAILURES = frozenset({"failed", "container-given-up", "config-refused", "query-stuck"})
+_CHANGES = frozenset(
+    {"change", "rewind", "checkpoint-overwrite", "startpoint-set", "startpoint-deleted", "moved"}
+)
+_STARTS = frozenset({"deployment", "attempt"})
+_ENDS = frozenset({"finished", "stopped"})
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Something that happened: `kind` decides its colour and its lane."""
+
+    at_ms: int
+    event: str
+    text: str
+
+    @property
+    def kind(self) -> str:
+        """Of start, change, failure, end or other."""
+        if self.event in _FAILURES or (self.event == "container-exited" and "failed" in self.text):
+            return "failure"
+        if self.event in _STARTS:
+            return "start"
+        if self.event in _CHANGES:
+            return "change"
+        return "end" if self.event in _ENDS else "other"
+
+
+_LANES = {"start": 0, "change": 1, "failure": 2, "end": 0, "other": 3}
+_LANE_NAMES = ("starts and ends", "changes", "failures", "other")
+_LANE_HEIGHT = 26
+
+
+def life_line(moments: Sequence[Moment], from_ms: int, to_ms: int) -> Markup:
+    """What happened between two moments, in four lanes; each mark says what it is when it is pointed at."""
+    height = len(_LANE_NAMES) * _LANE_HEIGHT + 22
+    span_ms = max(1, to_ms - from_ms)
+    parts = [_open(height, f"{len(moments)} events from {_day(from_ms)} to {_day(to_ms)}", "life")]
+    for lane, name in enumerate(_LANE_NAMES):
+        y = lane * _LANE_HEIGHT + 16
+        parts.append(f'<line class="axis" x1="{_MARGIN}" x2="{_WIDTH - _MARGIN}" y1="{y}" y2="{y}"/>')
+        parts.append(f'<text class="lane" x="{_MARGIN}" y="{y - 5}">{name}</text>')
+    for one in moments:
+        x = _MARGIN + (_WIDTH - 2 * _MARGIN) * (one.at_ms - from_ms) / span_ms
+        y = _LANES[one.kind] * _LANE_HEIGHT + 16
+        said = escape(f"{_day(one.at_ms)}  {one.event}  {one.text}")
+        parts.append(f'<circle class="{one.kind}" cx="{x:.1f}" cy="{y}" r="5"><title>{said}</title></circle>')
+    base = height - 4
+    parts.append(f'<text class="lane" x="{_MARGIN}" y="{base}">{_day(from_ms)}</text>')
+    parts.append(
+        f'<text class="lane" x="{_WIDTH - _MARGIN}" y="{base}" text-anchor="end">{_day(to_ms)}</text></svg>'
+    )
+    return Markup("".join(parts))  # noqa: S704 - what is foreign in it is escaped above
+
+
+def line_chart(
+    points: Sequence[tuple[float, float]], what: str, *, width: int = 460, height: int = 90
+) -> Markup:
+    """Values over time, oldest first; empty with fewer than two points."""
+    if len(points) < 2:
+        return Markup("")
+    first_s, last_s = points[0][0], points[-1][0]
+    most = max(value for _, value in points)
+    span_s = max(1e-9, last_s - first_s)
+    path = " ".join(
+        f"{(at_s - first_s) / span_s * (width - 4) + 2:.1f},{height - 3 - value / (most or 1.0) * (height - 6):.1f}"
+        for at_s, value in points
+    )
+    label = escape(f"{what}: at most {most:,.0f} in the last {_span(span_s)}")
+    return Markup(  # noqa: S704 - numbers alone, and a name of ours
+        f'<svg class="chart" viewBox="0 0 {width} {height}" preserveAspectRatio="none" role="img" '
+        f'aria-label="{label}"><title>{label}</title><polyline points="{path}"/></svg>'
+        f'<span class="small">at most {most:,.0f} in the last {_span(span_s)}</span>'
+    )
+
+
+def _open(height: int, label: str, kind: str) -> str:
+    return (
+        f'<svg class="{kind}" viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{escape(label)}">'
+        f"<title>{escape(label)}</title>"
+    )
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds / 60:,.0f} min" if seconds >= 120 else f"{seconds:,.0f} s"
+
+
+def _day(at_ms: int) -> str:
+    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"

@@ -1,0 +1,360 @@
+"""What each page shows of a job: values for a template, read from its handle as the command line reads them."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from grete.checkpoint.task_commit import TaskCommit
+from grete.config.keys import find_key
+from grete.config.redact import redact, redact_value
+from grete.config.rules.changes import diff
+from grete.errors import ConfigError, GreteError, StreamError
+from grete.metadata.assignments import TaskAssignments
+from grete.metadata.history import HistoryEvent
+from grete.model.ids import SystemStream, TaskName
+from grete.model.job import TaskMode
+from grete.operations.container_status import container_rows
+from grete.operations.job_handle import JobHandle
+from grete.pages.drawing import Moment, life_line, line_chart
+from grete.pages.paging import Page, paged
+from grete.pages.watch import Sample, rate_now, rates
+from grete.text_logs import printable
+
+Values = dict[str, Any]
+Query = Mapping[str, str]
+_HOURS = {"1": 1, "24": 24, "168": 168}
+_LAST_LINES, _LONGEST_LINE = 200, 2_000
+_RECORDS, _LONGEST_RECORD = 50, 4_000
+_FAILURES = frozenset({"container-exited", "container-given-up", "config-refused", "query-stuck", "failed"})
+
+
+def overview(handle: JobHandle, row: Values, samples: Sequence[Sample], query: Query) -> Values:
+    """How the job stands, what to do about it, and its life so far."""
+    history = handle.history()
+    hours = query.get("hours", "")
+    to_ms = int(time.time() * 1000)
+    from_ms = min([one.timestamp_ms for one in history] or [to_ms])
+    if hours in _HOURS:
+        from_ms = to_ms - _HOURS[hours] * 3_600_000
+    moments = [moment for one in history if (moment := _moment(one)).at_ms >= from_ms]
+    return {
+        "row": row,
+        "next_steps": next_steps(handle, row),
+        "rate": rate_now(samples),
+        "life": life_line(moments, from_ms, to_ms),
+        "hours": hours,
+        "behind_chart": line_chart(
+            [(one.at_s, float(one.behind)) for one in samples if one.behind is not None], "records behind"
+        ),
+        "rate_chart": line_chart(rates(samples), "records per second"),
+        "history": paged([_event(one) for one in reversed(history)], query, ("event", "text", "who")),
+        "containers": container_rows(handle),
+    }
+
+
+def next_steps(handle: JobHandle, row: Values) -> list[tuple[str, str]]:
+    """What an operator can do about a job that is not well: the reason, and the command."""
+    job, state = f"--job {handle.job.shown}", row["state"]
+    steps = []
+    if state in ("failed", "died"):
+        steps.append(("see what its containers said last", f"grete logs {job}"))
+        steps.append(("start it again, where it left off", f"grete run {job}"))
+    if row["on_their_own"]:
+        steps.append(("end the containers that go on without a coordinator", f"grete stop {job}"))
+    if row["resting"]:
+        steps += [
+            (f"start container {id_} again", f"grete container start {id_} {job}")
+            for id_ in sorted(row["resting"])
+        ]
+    if row["quarantined_count"]:
+        steps.append(("see the records that are not understood", f"grete stream quarantine {job}"))
+    if state == "unreachable":
+        steps.append(("see what does not answer", f"grete doctor {job}"))
+    if state in ("finished", "stopped", "never ran"):
+        steps.append(("run it", f"grete run {job}"))
+    return steps
+
+
+def work(handle: JobHandle, row: Values, query: Query) -> Values:
+    """Containers, and each partition of each task with where it is."""
+    assigned = TaskAssignments(handle.stream)
+    containers, modes = assigned.read(), assigned.modes()
+    changelogs = handle.changelog_mapping()
+    lag = {
+        (one["task"], one["system"], one["stream"], one["partition"]): one for one in row["lag"]["partitions"]
+    }
+    tasks = []
+    for task, ssps in sorted(assigned.ssps().items()):
+        for ssp in ssps:
+            known = lag.get((task, ssp.system, ssp.stream, ssp.partition), {})
+            tasks.append(
+                {
+                    "task": task,
+                    "container": containers.get(task, ""),
+                    "mode": "standby" if modes.get(task) is TaskMode.STANDBY else "active",
+                    "partition": str(ssp),
+                    "checkpointed": known.get("checkpointed"),
+                    "upcoming": known.get("upcoming"),
+                    "behind": known.get("lag"),
+                    "changelog": changelogs.get(task),
+                }
+            )
+    columns = ("task", "container", "partition", "behind", "mode")
+    return {"containers": container_rows(handle), "tasks": paged(tasks, query, columns), "row": row}
+
+
+def checkpoints(handle: JobHandle, query: Query) -> Values:
+    """Where each task is, and the commits that can still be rewound to."""
+    current = handle.checkpoints.read()
+    positions = [
+        {"task": task, "partition": str(ssp), "offset": offset, "batch": _batch(commit)}
+        for task, commit in sorted(current.items())
+        for ssp, offset in sorted(commit.offsets.items())
+    ]
+    commits: list[Values] = [
+        {
+            "at_ms": one.timestamp_ms,
+            "task": task,
+            "batch": _batch(one.commit),
+            "offsets": ", ".join(f"{ssp}: {offset}" for ssp, offset in sorted(one.commit.offsets.items())),
+        }
+        for task, known in handle.checkpoints.history().items()
+        for one in known
+    ]
+    commits.sort(key=lambda one: -one["at_ms"])
+    tasks: list[TaskName] = sorted({*current, *handle.active_tasks()})
+    return {
+        "positions": paged(positions, query, ("task", "partition", "offset", "batch")),
+        "commits": commits[:100],
+        "commit_count": len(commits),
+        "tasks": tasks[:1_000],
+        "has_state": bool(handle.settings.store_names) or handle.settings.job.is_pipeline,
+    }
+
+
+def _batch(commit: TaskCommit) -> str:
+    return f"{commit.lineage[:8]}/{commit.batch_id}" if commit.lineage else "moved"
+
+
+def configuration(handle: JobHandle, query: Query) -> Values:
+    """Each key with what it means, and the configurations there were."""
+    config = redact(handle.config())
+    keys = []
+    for key, value in sorted(config.items()):
+        known = find_key(key)
+        keys.append(
+            {
+                "key": key,
+                "value": value,
+                "meaning": "" if known is None else known.no_effect or known.doc,
+                "change": "restart-container" if known is None else known.change.value,
+            }
+        )
+    generations = handle.config_generations()
+    shown = []
+    for one in reversed(generations):
+        origin, values = one.message.origin, one.message.values or {}
+        shown.append(
+            {
+                "number": one.number,
+                "at_ms": None if origin is None else origin.timestamp_ms,
+                "who": None if origin is None else f"{origin.username}@{origin.host}",
+                "reason": values.get("reason", ""),
+                "is_whole": one.whole,
+                "changes": [
+                    (c.key, *(None if v is None else redact_value(c.key, v) for v in (c.old, c.new)))
+                    for c in one.changes[:20]
+                ],
+                "more": max(0, len(one.changes) - 20),
+            }
+        )
+    configs = {str(one.number): one.config for one in generations}
+    first, second = query.get("from", ""), query.get("to", "")
+    differences = []
+    if first in configs and second in configs:
+        old, new = redact(configs[first]), redact(configs[second])
+        classes = {c.key: c.change_class.value for c in diff(configs[first], configs[second])}
+        differences = [
+            (key, old.get(key), new.get(key), classes.get(key, ""))
+            for key in sorted({*old, *new})
+            if configs[first].get(key) != configs[second].get(key)
+        ]
+    return {
+        "keys": paged(keys, query, ("key", "value", "meaning", "change"), size=200),
+        "generations": shown[:50],
+        "differences": differences,
+        "compared": (first, second) if first in configs and second in configs else None,
+    }
+
+
+def failures(handle: JobHandle, query: Query) -> Values:
+    """How containers ended, the ends of their logs, and messages that were set aside."""
+    rows = [
+        _event(one) for one in reversed(handle.history()) if one.event in _FAILURES and not _is_in_order(one)
+    ]
+    folder = handle.state_directory / "logs"
+    logs = {path.stem.removeprefix("container-"): path for path in sorted(folder.glob("container-*.log"))}
+    chosen = query.get("container") or next(iter(logs), "")
+    letters, problem = _dead_letters(handle)
+    return {
+        "failures": rows[:100],
+        "logs": list(logs),
+        "chosen": chosen,
+        "lines": _last_lines(logs[chosen]) if chosen in logs else [],
+        "folder": str(folder),
+        "letters": letters,
+        "letters_problem": problem,
+    }
+
+
+def _is_in_order(event: HistoryEvent) -> bool:
+    return event.event == "container-exited" and event.details.get("meaning") in ("ended", "stopped")
+
+
+def _last_lines(path: Path) -> list[str]:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _LAST_LINES * _LONGEST_LINE))
+            found = deque(file, maxlen=_LAST_LINES)
+    except OSError as error:
+        return [str(error)]
+    return [printable(line[:_LONGEST_LINE].decode("utf-8", "replace").rstrip("\n")) for line in found]
+
+
+def _dead_letters(handle: JobHandle) -> tuple[list[Values], str]:
+    from grete.operations.dead_letters import open_dead_letters  # Arrow
+
+    if handle.settings.task.dead_letters is None:
+        return [], "the job sets nothing aside: task.poison.dead-letter.stream is not set"
+    try:
+        with open_dead_letters(handle) as opened:
+            found = list(opened.last(50))
+    except GreteError as error:
+        return [], str(error)
+    letters = [
+        {
+            "number": one.number,
+            "is_replayed": one.is_replayed,
+            "task": one.task,
+            "partition": str(one.ssp),
+            "offset": one.offset,
+            "error": one.error[:500],
+            "at_ms": one.timestamp_ms,
+            "value": _shown(one.value),
+        }
+        for one in sorted(found, key=lambda one: -one.timestamp_ms)
+    ]
+    return letters, ""
+
+
+def _shown(data: bytes | None) -> str:
+    """Bytes as text, cut where they are long."""
+    import json
+
+    from grete.operations.stream_records import decoded
+
+    if data is None:
+        return ""
+    found = decoded(data[: 2 * _LONGEST_RECORD])
+    text = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+    more = (
+        f" … ({len(data):,} bytes)" if len(text) > _LONGEST_RECORD or len(data) > 2 * _LONGEST_RECORD else ""
+    )
+    return printable(text[:_LONGEST_RECORD]) + more
+
+
+def streams(handle: JobHandle, query: Query) -> Values:
+    """The streams of a job, and records of a partition from somewhere."""
+    settings = handle.settings
+    names = {str(one): "input" for one in settings.task.all_inputs}
+    names |= {str(one): "output" for one in settings.task.outputs}
+    for store in map(settings.store, settings.store_names):
+        if store.changelog:
+            system = store.changelog_system or settings.coordinator.system
+            names.setdefault(f"{system}.{store.changelog_stream(handle.job)}", f"changelog of {store.name}")
+    chosen = query.get("stream") or next(iter(sorted(names)), "")
+    found: Values = {
+        "names": sorted(names.items()),
+        "chosen": chosen,
+        "problem": "",
+        "records": [],
+        "offsets": None,
+    }
+    if chosen not in names:  # a name of somebody's is no reason to ask a broker
+        return found
+    try:
+        return found | _records(handle, SystemStream.parse(chosen), query)
+    except (GreteError, ValueError) as error:
+        return found | {"problem": str(error)}
+
+
+def _records(handle: JobHandle, name: SystemStream, query: Query) -> Values:
+    from grete.operations.stream_records import oldest_offset, read_records  # Arrow
+
+    text, place = query.get("search", ""), query.get("at", "")
+    with handle.system(name.system) as system:
+        offsets = system.offsets(name.stream)
+        if not offsets:
+            raise StreamError(f"{name} has no partition")
+        partition = int(query.get("partition") or 0)
+        if partition not in offsets:
+            raise ConfigError(f"{name} has partitions 0 to {max(offsets)}, not {partition}")
+        oldest, upcoming = oldest_offset(system, name.stream, partition), int(offsets[partition].upcoming)
+        start = min(max(oldest, int(place)), upcoming) if place else max(oldest, upcoming - _RECORDS)
+        shown: list[Values] = []
+        last = start
+        for record in read_records(system, name.stream, partition, start):
+            last = record.offset + 1
+            key, value = _shown(record.key), _shown(record.value)
+            if not text or text in key or text in value:
+                shown.append(
+                    {"offset": record.offset, "at_ms": record.timestamp_ms, "key": key, "value": value}
+                )
+            if len(shown) >= _RECORDS or last - start >= 20_000:
+                break
+    return {
+        "records": shown,
+        "partition": partition,
+        "partitions": sorted(offsets),
+        "offsets": {"oldest": oldest, "upcoming": upcoming, "from": start, "next": last},
+    }
+
+
+def coordination(handle: JobHandle) -> Values:
+    """Who leads, since when, and who stands by."""
+    election = handle.election
+    holder = election.holder()
+    found: Values = {
+        "holder": holder,
+        "epoch": election.leading_epoch(),
+        "lease_s": election.lease_s,
+        "standbys": [],
+    }
+    found["heard_s"] = None
+    if holder is not None and holder.heard_ms is not None:
+        found["heard_s"] = max(0.0, time.time() - holder.heard_ms / 1000)
+    found["standbys"] = election.standbys()
+    found["leaders"] = [
+        _event(one) for one in reversed(handle.history()) if one.event in ("attempt", "deployment")
+    ]
+    return found
+
+
+def _moment(one: HistoryEvent) -> Moment:
+    return Moment(one.timestamp_ms, one.event, printable(_details(one))[:300])
+
+
+def _event(one: HistoryEvent) -> Values:
+    who = f"{one.username}@{one.host}" if one.username else one.host
+    return {"at_ms": one.timestamp_ms, "event": one.event, "text": _details(one), "who": who}
+
+
+def _details(one: HistoryEvent) -> str:
+    return ", ".join(f"{name}={value}" for name, value in one.details.items() if value)
+
+
+__all__ = ["Page", "checkpoints", "configuration", "coordination", "failures", "overview", "streams", "work"]

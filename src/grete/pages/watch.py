@@ -1,0 +1,143 @@
+"""Looks at jobs now and then, so that a page has figures at once, and those of the last hour."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from grete.errors import GreteError
+from grete.model.ids import JobId
+from grete.operations.job_status import JobLook
+
+_log = logging.getLogger("grete.pages")
+_EVERY_S = 2.0
+_IDLE_S = 30.0
+_KEPT = 1_800
+"""Samples of a job: the last hour at one in two seconds, some 200 kB."""
+_WITHIN_S = 3.0
+
+
+class Sample(NamedTuple):
+    """How far a job was: records left, and the sum of its positions, from which its rate is told."""
+
+    at_s: float
+    behind: int | None
+    position: int
+
+
+class Watch:
+    """The rows of some jobs, and their figures over time; looked at every two seconds while somebody does."""
+
+    def __init__(self, jobs: Callable[[], Sequence[JobId]]) -> None:
+        self._jobs = jobs
+        self._rows: dict[JobId, dict[str, Any]] = {}
+        self._samples: dict[JobId, deque[Sample]] = {}
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._looked_at_s = 0.0
+        self._wanted_s = time.monotonic()
+        self._closed = threading.Event()
+        self.number = 0
+        """Grows with each look."""
+        self._thread = threading.Thread(target=self._run, name="pages-watch", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Look no more."""
+        self._closed.set()
+        with self._changed:
+            self._changed.notify_all()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nobody looks any more."""
+        return self._closed.is_set()
+
+    def want(self) -> None:
+        """Somebody is there: look every two seconds."""
+        with self._changed:
+            is_idle = self._pause_s() > _EVERY_S
+            self._wanted_s = time.monotonic()
+            if is_idle:
+                self._changed.notify_all()
+
+    def rows(self) -> dict[JobId, dict[str, Any]]:
+        """The row of each job, as `grete status -o json` has it; waits for the first look."""
+        self.want()
+        with self._changed:
+            self._changed.wait_for(lambda: self.number > 0 or self._closed.is_set(), 2 * _WITHIN_S)
+            return dict(self._rows)
+
+    def samples(self, job: JobId) -> list[Sample]:
+        """The job's figures of the last hour, oldest first."""
+        with self._lock:
+            return list(self._samples.get(job, ()))
+
+    def look_again(self) -> None:
+        """Something was changed: let the next look be now."""
+        with self._changed:
+            self._wanted_s = time.monotonic()
+            self._looked_at_s = 0.0
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            try:
+                self._look()
+            except (GreteError, OSError):  # the pages go on with what they know
+                _log.exception("jobs could not be looked at")
+            with self._changed:
+                self._looked_at_s = time.monotonic()
+                self.number += 1
+                self._changed.notify_all()
+                self._changed.wait_for(self._is_due, self._pause_s())
+
+    def _is_due(self) -> bool:
+        return self._closed.is_set() or time.monotonic() - self._looked_at_s >= self._pause_s()
+
+    def _pause_s(self) -> float:
+        return _EVERY_S if time.monotonic() - self._wanted_s < 3 * _EVERY_S else _IDLE_S
+
+    def _look(self) -> None:
+        looks = {job: JobLook(job) for job in self._jobs()}
+        until_s = time.monotonic() + _WITHIN_S
+        rows = {job: look.row_at(until_s, f"no answer within {_WITHIN_S:g} s") for job, look in looks.items()}
+        now_s = time.time()
+        with self._lock:
+            self._rows = rows
+            self._samples = {job: self._samples.get(job) or deque(maxlen=_KEPT) for job in rows}
+            for job, row in rows.items():
+                if row["run_by"] is not None:
+                    self._samples[job].append(Sample(now_s, row["behind"], _position(row["lag"])))
+
+
+def _position(lag: Mapping[str, Any]) -> int:
+    """The sum of what is processed: it grows by one with each record, but for markers of a broker's."""
+    positions = (row["checkpointed"] for row in lag["partitions"])
+    return sum(int(text) for text in positions if text is not None and text.isdecimal())
+
+
+def rates(samples: Sequence[Sample]) -> list[tuple[float, float]]:
+    """Records per second between samples; a rewind counts as none."""
+    found = []
+    for before, after in pairwise(samples):
+        passed_s = after.at_s - before.at_s
+        if 0 < passed_s < 10 * _EVERY_S:
+            found.append((after.at_s, max(0, after.position - before.position) / passed_s))
+    return found
+
+
+def rate_now(samples: Sequence[Sample]) -> float | None:
+    """Records per second over the last ten seconds; None where it is not known."""
+    recent = [one for one in samples if samples[-1].at_s - one.at_s <= 5 * _EVERY_S] if samples else []
+    if len(recent) < 2 or recent[-1].at_s <= recent[0].at_s:
+        return None
+    return max(0, recent[-1].position - recent[0].position) / (recent[-1].at_s - recent[0].at_s)

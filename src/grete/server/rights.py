@@ -1,0 +1,84 @@
+"""Who may do what with a coordinator's server: three rights, a token for each, and links that are used once.
+
+Dashboards read, operators write, containers say how they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from grete.clock import Clock
+
+LINK_S = 60
+"""Seconds in which a link has to be used."""
+
+
+class Right(StrEnum):
+    """The right that a token gives."""
+
+    READ = "read"
+    WRITE = "write"
+    CONTAINER = "container"
+
+
+_MISSING = {
+    Right.READ: "a bearer token is needed; its file is named by `grete status`",
+    Right.WRITE: "the write token is needed, in the file http-write-token",
+    Right.CONTAINER: "the token of the job's containers is needed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """A token for each right. Without a `read` token reading is free; without another nothing has its right."""
+
+    read: str | None
+    write: str | None = None
+    container: str | None = None
+
+    def right(self, given: bytes) -> Right | None:
+        """The right that a token gives; all are compared, so that the time says nothing."""
+        known = ((Right.READ, self.read), (Right.WRITE, self.write), (Right.CONTAINER, self.container))
+        rights = [right for right, token in known if token is not None and _is_same(given, token)]
+        return rights[-1] if rights else (Right.READ if self.read is None else None)
+
+    def refusal(self, needs: Right, given: Right | None) -> str | None:
+        """Why a token that gives this right does not do where that one is needed; None where it does.
+
+        Every token reads.
+        """
+        return None if given is needs or (given and needs is Right.READ) else _MISSING[needs]
+
+
+def _is_same(given: bytes, token: str) -> bool:
+    return hmac.compare_digest(given, token.encode())
+
+
+@dataclass(frozen=True, slots=True)
+class TokenFiles:
+    """Where the token for each right is kept, in the job's folder."""
+
+    read: Path
+    write: Path
+    container: Path
+
+    @classmethod
+    def of(cls, folder: Path) -> TokenFiles:
+        """Those of the job whose folder it is."""
+        return cls(folder / "http-token", folder / "http-write-token", folder / "http-container-token")
+
+
+def one_time_code(right: Right, token: str, clock: Clock) -> str:
+    """A code for the link of a page, good for one use within a minute."""
+    signed = f"{right}.{clock.wall_ms() + LINK_S * 1000}.{secrets.token_urlsafe(9)}"
+    return f"{signed}.{code_signature(token, signed)}"
+
+
+def code_signature(token: str, text: str) -> str:
+    """Proves that who made a code knows the token."""
+    return hmac.new(token.encode(), f"grete-ui:{text}".encode(), hashlib.sha256).hexdigest()
