@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Writes requirements/*.txt from requirements/*.in, and scripts/azurite/package-lock.json: names, versions and hashes,
+# Writes requirements/*.txt from requirements/*.in, and the package-lock.json of scripts/azurite and scripts/browser: names, versions and hashes,
 # never the address of a registry, so that the locks hold wherever packages come from. `--check` only looks whether
 # they keep to that.
 set -euo pipefail
 cd "$(dirname "$0")/../requirements"
 
 check() {
-  if grep -n '://' ../scripts/azurite/package-lock.json; then
-    echo "scripts/azurite/package-lock.json must not name a registry or a location" >&2
+  if grep -n '://' ../scripts/*/package-lock.json; then
+    echo "a package-lock.json must not name a registry or a location" >&2
     exit 1
   fi
   if grep -nE '://|^ *-(i|f) |--(index-url|extra-index-url|find-links|trusted-host)' -- *.in *.txt ../examples/flights/carriers.*; then
@@ -50,13 +50,13 @@ if [ "${1:-}" != --check ]; then
       --unsafe-package numpy --unsafe-package pandas --unsafe-package pyarrow --unsafe-package python-dateutil \
       --unsafe-package pytz --unsafe-package six --unsafe-package tzdata
   done
-  (
-    cd ../scripts/azurite
+  for name in azurite browser; do (
+    cd "../scripts/$name"
     npm install --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund \
       --loglevel error </dev/null
     node -e 'const fs = require("fs"), lock = JSON.parse(fs.readFileSync("package-lock.json"));
       for (const each of Object.values(lock.packages)) ["funding", "license", "deprecated"].map(key => delete each[key]);
       fs.writeFileSync("package-lock.json", JSON.stringify(lock, null, 2) + "\n")'
-  )
+  ); done
 fi
 check

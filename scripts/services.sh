@@ -12,6 +12,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/grete
 azurite_directory=${GRETE_AZURITE:-$cache/azurite-3.35.0}
+browser_directory=${GRETE_BROWSER:-$cache/axe-core-4.10.3}
 kafka_jars_directory=${GRETE_KAFKA_JARS:-$cache/kafka-4.3.1}
 kafka_tools_directory=${GRETE_KAFKA_TOOLS:-$cache/kafka-tools-4.3.1}
 yarn_jars_directory=${GRETE_YARN_JARS:-$cache/yarn-3.5.0}
@@ -61,17 +62,25 @@ postgresql_present() { # the server alone: the tests start their own
   present postgres postgresql "the tests of outputs in a database"
 }
 
-azurite_modules() { # all or nothing, as the jars
-  local lock=scripts/azurite/package-lock.json
-  [ -e "$azurite_directory/complete" ] && cmp -s "$lock" "$azurite_directory/complete" && return
-  present npm npm "the tests on Azure Storage"
+fetch_modules() { # folder of the lock, directory, what for: all or nothing, as the jars
+  local lock=scripts/$1/package-lock.json directory=$2
+  [ -e "$directory/complete" ] && cmp -s "$lock" "$directory/complete" && return
+  present npm npm "$3"
   echo "fetching the modules of $lock"
-  rm -rf "$azurite_directory" "$azurite_directory.new"
-  mkdir -p "$azurite_directory.new"
-  cp scripts/azurite/package.json "$lock" "$azurite_directory.new"
-  npm ci --prefix "$azurite_directory.new" --ignore-scripts --no-audit --no-fund --loglevel error </dev/null
-  cp "$lock" "$azurite_directory.new/complete"
-  mv "$azurite_directory.new" "$azurite_directory"
+  rm -rf "$directory" "$directory.new"
+  mkdir -p "$directory.new"
+  cp "scripts/$1/package.json" "$lock" "$directory.new"
+  npm ci --prefix "$directory.new" --ignore-scripts --no-audit --no-fund --loglevel error </dev/null
+  cp "$lock" "$directory.new/complete"
+  mv "$directory.new" "$directory"
+}
+
+azurite_modules() { fetch_modules azurite "$azurite_directory" "the tests on Azure Storage"; }
+
+browser() { # Debian's Chromium with its driver, and what looks whether a page can be read by everybody
+  present chromium chromium "the tests of the pages"
+  present chromedriver chromium-driver "the tests of the pages"
+  fetch_modules browser "$browser_directory" "the tests of the pages"
 }
 
 spark_kafka_jars() { fetch_jars scripts/spark-kafka/pom.xml "$spark_kafka_jars_directory"; }
@@ -215,6 +224,6 @@ kube_apiserver_with_go() {
   fi
 }
 
-for service in ${SERVICES:-strace_present postgresql_present azurite_modules kafka_jars kafka_tools kafka_archive spark_kafka_jars spark_sinks_jars zookeeper_jars yarn_jars samza_jars samza_runner application_wheels spark_archive kube_apiserver_with_go}; do
+for service in ${SERVICES:-strace_present postgresql_present browser azurite_modules kafka_jars kafka_tools kafka_archive spark_kafka_jars spark_sinks_jars zookeeper_jars yarn_jars samza_jars samza_runner application_wheels spark_archive kube_apiserver_with_go}; do
   "$service"
 done

@@ -213,7 +213,7 @@ class _RollBack(Action):
         return f"{len(done)} keys are as they were in generation {self._number}."
 
 
-class _Rewind(Action):
+class _RewindJob(Action):
     title = "Rewind"
     fields = ("to", "task", "input", "state", "live")
 
@@ -310,7 +310,7 @@ ACTIONS: Mapping[str, type[Action]] = {
     "container": _ChangeContainer,
     "set": _SetKey,
     "rollback": _RollBack,
-    "rewind": _Rewind,
+    "rewind": _RewindJob,
     "send-again": _SendAgain,
 }
 

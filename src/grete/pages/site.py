@@ -38,7 +38,7 @@ _HEADERS = {
         "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     ),
     "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
+    "referrer-policy": "same-origin",  # without any, browsers send forms from the origin "null"
     "cache-control": "no-store",
     "cross-origin-opener-policy": "same-origin",
 }

@@ -58,7 +58,12 @@ if (document.querySelector("header form")) {
     if (events) return;
     events = new EventSource(document.body.dataset.events);
     events.addEventListener("look", renew);
-    events.onerror = say;
+    events.onerror = () => {
+      say();
+      if (events.readyState !== EventSource.CLOSED) return; // it tries again by itself
+      events = null;
+      setTimeout(() => { renew(); listen(); }, 2000);
+    };
   };
   document.addEventListener("visibilitychange", listen);
   listen();

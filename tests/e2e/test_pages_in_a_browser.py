@@ -1,0 +1,204 @@
+"""The pages in Chromium: each of them in two sizes, by keyboard alone, while the job goes on and ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium.webdriver.common.keys import Keys
+from tests.support.browser import Browser, opened_browser
+
+from grete.cli.main import main
+from grete.model.ids import JobId
+from grete.operations import open_job
+from grete.pages.site import PAGES
+from grete.testing.waiting import eventually
+
+pytestmark = pytest.mark.timeout(180)
+
+_APPLICATION = """
+import grete
+
+class Visits(grete.StreamTask):
+    def process(self, envelope, collector, coordinator):
+        if envelope.message == "odd":
+            raise ValueError("an odd visit")
+"""
+_CONFIG = {
+    "job.name": "visits",
+    "job.application.path": ".",
+    "task.class": "visits:Visits",
+    "task.inputs": "local.in",
+    "systems.local.samza.offset.default": "oldest",
+    "systems.local.samza.msg.serde": "string",
+    "task.poison.policy": "dead-letter",
+    "task.poison.dead-letter.stream": "local.odd",
+}
+JOB = JobId("visits")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A home with a job that runs."""
+    home = tmp_path_factory.mktemp("pages")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("GRETE_HOME", str(home))
+        yield home
+
+
+@pytest.fixture(scope="module")
+def job(home: Path) -> Iterator[subprocess.Popen[bytes]]:
+    (home / "visits.py").write_text(_APPLICATION)
+    config = home / "visits.properties"
+    config.write_text("".join(f"{key}={value}\n" for key, value in _CONFIG.items()))
+    assert main(["stream", "create", "local.in", "--partitions", "2"]) == 0
+    assert main(["stream", "create", "local.odd", "--partitions", "1"]) == 0
+    append(home, "one", "odd", "three")
+    command = [sys.executable, "-m", "grete.testing.sparkless", "--config", str(config)]
+    with (home / "run.log").open("wb") as log:
+        running = subprocess.Popen(command, env={**os.environ}, stdout=log, stderr=log)
+    try:
+        eventually(lambda: behind() == 0, "all is processed", context=(home / "run.log").read_text)
+        yield running
+    finally:
+        running.kill()
+        running.wait()
+
+
+def append(home: Path, *texts: str) -> None:
+    file = home / "lines"
+    file.write_text("".join(f"{text}\n" for text in texts))
+    assert main(["stream", "append", "local.in", "--from-file", str(file), "--lines"]) == 0
+
+
+def behind() -> int | None:
+    with open_job(JOB, must_exist=False) as handle:
+        return handle.lag().total if handle.active_tasks() else None
+
+
+class ServedPages:
+    """`grete ui` of the home in a process of its own."""
+
+    def __init__(self, *more: str) -> None:
+        command = [sys.executable, "-m", "grete.cli.main", "ui", "-o", "json", *more]
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env={**os.environ}
+        )
+        assert self.process.stdout is not None
+        said: dict[str, Any] = json.loads(self.process.stdout.readline())
+        self.url, self.link = said["url"], said["link"]
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def pages(job: subprocess.Popen[bytes]) -> Iterator[ServedPages]:
+    served = ServedPages()
+    yield served
+    served.close()
+
+
+@pytest.fixture(scope="module")
+def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with opened_browser(tmp_path_factory.mktemp("chromium")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def browser(window: Browser, pages: ServedPages) -> Browser:
+    """Signed in, by the link of `grete ui`."""
+    window.resize(1280)
+    window.darken("light")
+    window.open(pages.link)
+    window.complaints()
+    return window
+
+
+def test_every_page_fits_its_window_is_quiet_and_can_be_read_by_everybody(
+    browser: Browser, pages: ServedPages
+) -> None:
+    actions = ("stop", "drain", "set?key=task.commit.ms&value=7000", "rewind?to=oldest&live=1", "send-again")
+    paths = ["", *(f"job/visits/{page}" for page in PAGES), *(f"job/visits/do/{one}" for one in actions)]
+    found = []
+    for width, scheme in ((1280, "light"), (400, "dark")):
+        browser.resize(width)
+        browser.darken(scheme)
+        for path in paths:
+            browser.open(pages.url + path)
+            found += [f"{width} {path}: {one}" for one in (*browser.complaints(), *browser.barriers())]
+            if over := browser.overflow():
+                found.append(f"{width} {path}: {over} pixels too wide")
+    assert not found
+
+
+def test_a_page_follows_its_job_by_itself(browser: Browser, pages: ServedPages, home: Path) -> None:
+    browser.open(f"{pages.url}job/visits/streams?stream=local.in&at=0")
+    assert "four" not in browser.text()
+    append(home, "four")
+    eventually(lambda: "four" in browser.text(), "the record is shown", context=browser.text)
+
+
+def test_a_message_that_was_set_aside_is_sent_again(browser: Browser, pages: ServedPages) -> None:
+    browser.open(f"{pages.url}job/visits/failures")
+    assert "an odd visit" in browser.text()
+    browser.driver.find_element("link text", "Send all again…").click()
+    browser.press("the task was mended", Keys.ENTER)
+    eventually(lambda: "1 messages were sent again" in browser.text(), "it is done", context=browser.text)
+    with open_job(JOB) as handle:
+        last = [one for one in handle.history() if one.event == "dead-letters-replayed"]
+    assert [one.details["reason"] for one in last] == ["the task was mended"]
+
+
+def test_a_key_is_changed_by_the_keyboard_alone(browser: Browser, pages: ServedPages) -> None:
+    browser.open(f"{pages.url}job/visits/config?key=task.commit.ms#set")
+    for _ in range(200):
+        browser.press(Keys.TAB)
+        if browser.driver.switch_to.active_element.get_attribute("name") == "value":
+            break
+    browser.press("7000", Keys.ENTER)
+    eventually(lambda: "grete config set" in browser.text(), "what it would do", context=browser.text)
+    browser.press("by keyboard", Keys.ENTER)
+    eventually(lambda: "1 key changed" in browser.text(), "it is done", context=browser.text)
+    with open_job(JOB) as handle:
+        assert handle.config()["task.commit.ms"] == "7000"
+
+
+def test_a_page_whose_server_is_gone_says_so_and_comes_back(browser: Browser, pages: ServedPages) -> None:
+    browser.open(f"{pages.url}job/visits/")
+    port = pages.url.split(":")[2].split("/")[0]
+    pages.close()
+    gone = browser.driver.find_element("id", "gone")
+    eventually(gone.is_displayed, "the page says that nobody answers")
+    again = ServedPages("--port", port)
+    try:
+        eventually(lambda: "Sign in" in browser.text(), "another server does not know the session")
+        browser.open(again.link)
+        assert "visits" in browser.text()
+    finally:
+        again.close()
+
+
+def test_a_coordinator_serves_its_job_and_status_gives_the_link(
+    window: Browser, job: subprocess.Popen[bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["status", "--job", "visits"]) == 0
+    [link] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("pages: ")]
+    window.open(link.removeprefix("pages: "))
+    window.driver.find_element("link text", "visits").click()
+    assert "running" in window.text()
+    window.driver.find_element("link text", "Stop…").click()
+    window.press("the test is over", Keys.ENTER)
+    eventually(lambda: job.poll() is not None, "the job has ended")
+    eventually(window.driver.find_element("id", "gone").is_displayed, "its pages end with it")
+    with open_job(JOB) as handle:
+        state = handle.state()
+    assert state is not None
+    assert (state.state, state.message) == ("stopped", "the test is over")

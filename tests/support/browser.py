@@ -1,0 +1,80 @@
+"""Debian's Chromium, as people have it: sizes, console, keyboard, and whether a page can be read by everybody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+
+from grete.testing.server_cluster import jars_directory
+
+_AXE = "axe-core-4.10.3"
+_QUIET = (
+    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+)
+
+
+class Browser:
+    """A window of Chromium's."""
+
+    def __init__(self, driver: webdriver.Chrome) -> None:
+        self.driver = driver
+        self._axe = (jars_directory("GRETE_BROWSER", _AXE) / "node_modules/axe-core/axe.min.js").read_text()
+
+    def open(self, address: str) -> None:
+        self.driver.get(address)
+
+    def resize(self, width: int, height: int = 900) -> None:
+        """To a width of the page, whatever the window's frame has."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+    def darken(self, scheme: str) -> None:
+        """`dark` or `light`, as a person prefers it."""
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+    def overflow(self) -> int:
+        """Pixels by which the page is wider than the window."""
+        script = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        return int(self.driver.execute_script(script))
+
+    def complaints(self) -> list[str]:
+        """What the console has said since the last call."""
+        return [entry["message"] for entry in self.driver.get_log("browser")]
+
+    def barriers(self) -> list[str]:
+        """Violations that axe finds, each with its first place; its script is put in behind the page's own policy."""
+        self.driver.execute_cdp_cmd("Runtime.evaluate", {"expression": self._axe})
+        result: dict[str, Any] = self.driver.execute_async_script("axe.run().then(arguments[0])")
+        return [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in result["violations"]]
+
+    def text(self) -> str:
+        return str(self.driver.find_element("tag name", "body").text)
+
+    def press(self, *keys: str) -> None:
+        """Keys for what has the focus, one after the other."""
+        for key in keys:
+            self.driver.switch_to.active_element.send_keys(key)
+
+    def focused(self) -> str:
+        return str(self.driver.execute_script("return document.activeElement.textContent.trim()"))
+
+
+@contextmanager
+def opened_browser(folder: Path) -> Iterator[Browser]:
+    options = webdriver.ChromeOptions()
+    options.binary_location = "/usr/bin/chromium"
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    for argument in (*_QUIET, f"--user-data-dir={folder}"):
+        options.add_argument(argument)
+    driver = webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver"))
+    try:
+        yield Browser(driver)
+    finally:
+        driver.quit()
