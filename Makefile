@@ -11,7 +11,7 @@ CODE := src workbench tests examples benchmarks docs/site
 export GRETE_HOME ?= $(CURDIR)/.grete
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo demo-kafka demo-cluster test test-fast test-loaded test-repeated unit lint audit format docs docs-site durations \
+.PHONY: help setup demo demo-kafka demo-cluster test test-fast test-loaded test-repeated unit lint audit format docs docs-site screenshots durations \
 	check bench bench-kafka spark-versions interop fuzz-plans simulate vectors services nightly clock lock clean
 
 help: ## these lines
@@ -88,6 +88,10 @@ test-loaded: services ## every test but the nightly ones, beside 10 processes th
 
 test-repeated: services ## tests one after the other, many times: TESTS="FILE::TEST ..." TIMES=20
 	$(HARNESS) --workers 1 --times $(TIMES) -q $(TESTS)
+
+screenshots: $(STAMP) ## pictures of the pages, into docs/screenshots
+	SERVICES=browser bash scripts/services.sh
+	$(BIN)/python -m tests.support.screenshots
 
 durations: ## what tests took in the last run: prints what computed longest, and lets the next begin with the longest
 	$(BIN)/python -m tests.harness.durations

@@ -154,10 +154,9 @@ def told(job: ClusterJob) -> list[list[object]]:
     return [cast("list[object]", said) for record in records for said in record.values()]
 
 
+@pytest.mark.nightly  # 80 s of a processor; one environment on executors is that of test_isolated_executors.py
 @pytest.mark.parametrize(
-    "wheels",
-    [WHEELS, *(pytest.param(NEWER_WHEELS / one, marks=pytest.mark.nightly) for one in ("4.1.2", "4.2.0"))],
-    ids=lambda wheels: wheels.name,
+    "wheels", [WHEELS, *(NEWER_WHEELS / one for one in ("4.1.2", "4.2.0"))], ids=lambda wheels: wheels.name
 )
 def test_functions_of_a_pipeline_run_in_the_applications_environment_on_executors(
     job: ClusterJob, isolated_cluster: SparkCluster, wheels: Path

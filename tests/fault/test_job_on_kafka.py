@@ -78,6 +78,7 @@ def test_brokers_that_are_away_for_longer_than_any_timeout_cost_no_record_and_ar
         job.assert_each_counted_once()
 
 
+@pytest.mark.nightly  # three brokers of its own; a broker that dies in the middle is the first test here
 def test_one_of_three_brokers_dies_and_the_job_goes_on(
     three: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

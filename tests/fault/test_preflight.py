@@ -105,6 +105,7 @@ def looks(harmed_cluster: SparkCluster, tmp_path: Path) -> Iterator[Looks]:
         yield Looks(harmed_cluster, container, tmp_path)
 
 
+@pytest.mark.nightly  # a cluster of its own, 50 s of a processor; the looks themselves are tried in tests/unit/spark
 def test_what_one_of_two_executors_lacks_is_named_with_its_place(looks: Looks) -> None:
     """No grete; no folder for stores; no way to the brokers."""
     [closed] = free_ports(1)

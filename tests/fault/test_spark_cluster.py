@@ -102,6 +102,7 @@ def started(cluster: SparkCluster) -> Iterator[SparkCluster]:
         cluster.stop()
 
 
+@pytest.mark.nightly  # seven JVMs; an executor that is lost with its disk is in test_isolated_executors.py
 def test_a_machine_that_is_decommissioned_or_lost_costs_no_record_and_no_standstill(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     with started(SparkCluster(tmp_path / "cluster")) as cluster:

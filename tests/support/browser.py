@@ -46,7 +46,7 @@ class Browser:
 
     def complaints(self) -> list[str]:
         """What the console has said since the last call."""
-        return [entry["message"] for entry in self.driver.get_log("browser")]
+        return [entry["message"] for entry in self.driver.get_log("browser")]  # type: ignore[no-untyped-call]
 
     def barriers(self) -> list[str]:
         """Violations that axe finds, each with its first place; its script is put in behind the page's own policy."""

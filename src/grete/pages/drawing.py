@@ -9,12 +9,6 @@ from datetime import UTC, datetime
 from markupsafe import Markup, escape
 
 _WIDTH, _MARGIN = 960, 12
-_FAILURES = frozenset({"failed", "container-given-up", "config-refused", "query-stuck"})
-_CHANGES = frozenset(
-    {"change", "rewind", "checkpoint-overwrite", "startpoint-set", "startpoint-deleted", "moved"}
-)
-_STARTS = frozenset({"deployment", "attempt"})
-_ENDS = frozenset({"finished", "stopped"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,19 +16,8 @@ class Moment:
     """Something that happened: `kind` decides its colour and its lane."""
 
     at_ms: int
-    event: str
+    kind: str
     text: str
-
-    @property
-    def kind(self) -> str:
-        """Of start, change, failure, end or other."""
-        if self.event in _FAILURES or (self.event == "container-exited" and "failed" in self.text):
-            return "failure"
-        if self.event in _STARTS:
-            return "start"
-        if self.event in _CHANGES:
-            return "change"
-        return "end" if self.event in _ENDS else "other"
 
 
 _LANES = {"start": 0, "change": 1, "failure": 2, "end": 0, "other": 3}
@@ -54,7 +37,7 @@ def life_line(moments: Sequence[Moment], from_ms: int, to_ms: int) -> Markup:
     for one in moments:
         x = _MARGIN + (_WIDTH - 2 * _MARGIN) * (one.at_ms - from_ms) / span_ms
         y = _LANES[one.kind] * _LANE_HEIGHT + 16
-        said = escape(f"{_day(one.at_ms)}  {one.event}  {one.text}")
+        said = escape(f"{_day(one.at_ms)}  {one.text}")
         parts.append(f'<circle class="{one.kind}" cx="{x:.1f}" cy="{y}" r="5"><title>{said}</title></circle>')
     base = height - 4
     parts.append(f'<text class="lane" x="{_MARGIN}" y="{base}">{_day(from_ms)}</text>')

@@ -29,7 +29,11 @@ Query = Mapping[str, str]
 _HOURS = {"1": 1, "24": 24, "168": 168}
 _LAST_LINES, _LONGEST_LINE = 200, 2_000
 _RECORDS, _LONGEST_RECORD = 50, 4_000
-_FAILURES = frozenset({"container-exited", "container-given-up", "config-refused", "query-stuck", "failed"})
+_FAILURES = frozenset({"failed", "container-given-up", "config-refused", "query-stuck"})
+_CHANGES = frozenset(
+    {"change", "reconfigured", "rewind", "checkpoint-overwrite", "startpoint-set", "startpoint-deleted"}
+)
+_STARTS, _ENDS = frozenset({"deployment", "attempt"}), frozenset({"finished", "stopped"})
 
 
 def overview(handle: JobHandle, row: Values, samples: Sequence[Sample], query: Query) -> Values:
@@ -129,7 +133,7 @@ def checkpoints(handle: JobHandle, query: Query) -> Values:
     tasks: list[TaskName] = sorted({*current, *handle.active_tasks()})
     return {
         "positions": paged(positions, query, ("task", "partition", "offset", "batch")),
-        "commits": commits[:100],
+        "commits": commits[:50],
         "commit_count": len(commits),
         "tasks": tasks[:1_000],
         "has_state": bool(handle.settings.store_names) or handle.settings.job.is_pipeline,
@@ -193,9 +197,7 @@ def configuration(handle: JobHandle, query: Query) -> Values:
 
 def failures(handle: JobHandle, query: Query) -> Values:
     """How containers ended, the ends of their logs, and messages that were set aside."""
-    rows = [
-        _event(one) for one in reversed(handle.history()) if one.event in _FAILURES and not _is_in_order(one)
-    ]
+    rows = [_event(one) for one in reversed(handle.history()) if kind_of(one) == "failure"]
     folder = handle.state_directory / "logs"
     logs = {path.stem.removeprefix("container-"): path for path in sorted(folder.glob("container-*.log"))}
     chosen = query.get("container") or next(iter(logs), "")
@@ -209,10 +211,6 @@ def failures(handle: JobHandle, query: Query) -> Values:
         "letters": letters,
         "letters_problem": problem,
     }
-
-
-def _is_in_order(event: HistoryEvent) -> bool:
-    return event.event == "container-exited" and event.details.get("meaning") in ("ended", "stopped")
 
 
 def _last_lines(path: Path) -> list[str]:
@@ -344,8 +342,19 @@ def coordination(handle: JobHandle) -> Values:
     return found
 
 
+def kind_of(one: HistoryEvent) -> str:
+    """Of start, change, failure, end or other."""
+    in_order = ("ended", "stopped")
+    if one.event in _FAILURES or (
+        one.event == "container-exited" and one.details.get("meaning") not in in_order
+    ):
+        return "failure"
+    kinds = (("start", _STARTS), ("change", _CHANGES), ("end", _ENDS))
+    return next((kind for kind, events in kinds if one.event in events), "other")
+
+
 def _moment(one: HistoryEvent) -> Moment:
-    return Moment(one.timestamp_ms, one.event, printable(_details(one))[:300])
+    return Moment(one.timestamp_ms, kind_of(one), printable(f"{one.event}  {_details(one)}")[:300])
 
 
 def _event(one: HistoryEvent) -> Values:

@@ -12,13 +12,14 @@ from starlette.testclient import TestClient
 from tests.unit.finished_job import CONFIG, config, opened
 
 from grete.clock import SystemClock
-from grete.metadata.history import History
+from grete.metadata.history import History, HistoryEvent
 from grete.metadata.job_index import jobs
 from grete.model.messages import SET_TASK_PARTITION
 from grete.pages.job_pages import application
 from grete.pages.paging import paged
 from grete.pages.sign_in import SignIn
 from grete.pages.site import PAGES
+from grete.pages.views import kind_of
 from grete.pages.watch import Sample, Watch, rate_now, rates
 from grete.server.guard import Guard
 from grete.server.rights import Right, Tokens, one_time_code
@@ -334,3 +335,21 @@ def test_a_rate_is_what_was_processed_between_looks_and_a_rewind_counts_as_none(
     assert rate_now(samples) == pytest.approx(50 / 6)
     assert rate_now(samples[:1]) is None
     assert rate_now([]) is None
+
+
+@pytest.mark.parametrize(
+    ("event", "details", "kind"),
+    [
+        ("deployment", {}, "start"),
+        ("reconfigured", {}, "change"),
+        ("rewind", {}, "change"),
+        ("container-exited", {"meaning": "killed"}, "failure"),
+        ("container-exited", {"meaning": "failed"}, "failure"),
+        ("container-exited", {"meaning": "stopped"}, "other"),
+        ("container-given-up", {}, "failure"),
+        ("stopped", {}, "end"),
+        ("drain-requested", {}, "other"),
+    ],
+)
+def test_what_happened_stands_in_the_lane_of_its_kind(event: str, details: dict[str, str], kind: str) -> None:
+    assert kind_of(HistoryEvent(1, 1, "host", "user", event, details)) == kind

@@ -2,6 +2,7 @@
 "use strict";
 
 const gone = document.getElementById("gone");
+document.querySelector("nav [aria-current]")?.scrollIntoView({inline: "nearest", block: "nearest"});
 let tag = "", waiting = false, last = new Date();
 
 function isBusy() { // somebody fills a form in, marks a text, or has scrolled within a table
