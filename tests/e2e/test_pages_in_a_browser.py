@@ -193,7 +193,7 @@ def test_a_coordinator_serves_its_job_and_status_gives_the_link(
     [link] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("pages: ")]
     window.open(link.removeprefix("pages: "))
     window.driver.find_element("link text", "visits").click()
-    assert "running" in window.text()
+    eventually(lambda: "running" in window.text(), "it was looked at", context=window.text)
     window.driver.find_element("link text", "Stop…").click()
     window.press("the test is over", Keys.ENTER)
     eventually(lambda: job.poll() is not None, "the job has ended")

@@ -67,7 +67,7 @@ def test_words_of_the_command_line_are_suggested(
     assert len(said.splitlines()[-1]) < 120, "no list of all that there are"
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [command for command in COMMANDS if len(command) > 2])
 def test_each_command_is_suggested_for_a_slip_in_it(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         main([command[:-1] + "#"])

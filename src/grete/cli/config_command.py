@@ -1,4 +1,4 @@
-"""`grete config get|set|unset|diff|history|rollback`."""
+"""`grete config get|set|unset|diff|history|rollback|schema`."""
 
 from __future__ import annotations
 
@@ -35,6 +35,13 @@ def declare(parser: argparse.ArgumentParser) -> None:
     rollback.add_argument(
         "--to", type=int, metavar="NUMBER", help="as `config history` numbers them; the one before the last"
     )
+    schema = actions.add_parser("schema", help="a JSON schema of all keys, for editors")
+    schema.add_argument(
+        "--properties",
+        action="store_true",
+        help="instead each key with its meaning, as comments to copy from",
+    )
+    schema.set_defaults(run=_schema)
     commands = (
         (get, _get),
         (set_, _set),
@@ -71,6 +78,16 @@ def _get(options: argparse.Namespace) -> int:
     else:
         for key, value in sorted(shown.items()):
             print(printable(f"{key}={value}"))
+    return 0
+
+
+def _schema(options: argparse.Namespace) -> int:
+    from grete.config.json_schema import json_schema, properties_comments
+
+    if options.properties:
+        print(properties_comments(), end="")
+    else:
+        print_json(json_schema())
     return 0
 
 

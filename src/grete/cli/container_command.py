@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from grete.cli.options import add_job_options, opened_job, seconds
 from grete.cli.output import print_json, print_table
+from grete.cli.watching import add_watch_option, watched
 from grete.errors import JobError
 from grete.model.ids import ContainerId
 
@@ -19,7 +20,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True)
     list_ = actions.add_parser("list", help="which containers there are, where they run, and their tasks")
     add_job_options(list_)
-    list_.set_defaults(run=_list)
+    add_watch_option(list_)
+    list_.set_defaults(run=watched(_list))
     helps = {
         "stop": "end one at a batch boundary and keep it stopped; its tasks wait",
         "start": "start one that was stopped or given up",

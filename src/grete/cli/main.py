@@ -42,6 +42,7 @@ COMMANDS = {
     "dead-letters": "messages that could not be processed: list them, send them again",
     "job": "delete a job",
     "history": "deployments, attempts, exits, changes",
+    "completion": "a script that completes grete's words in a shell",
     "doctor": "check this machine, and a job's configuration",
     "package": "environments of the API, framework and application: build, verify, show",
     "migrate": "say what of a Samza job carries over; go on from a query of Spark's",
@@ -85,6 +86,15 @@ class _Parser(argparse.ArgumentParser):
 
 def parser_of(command: str | None) -> argparse.ArgumentParser:
     """The parser of the whole command line, in which this command alone has its arguments."""
+    return _parser(lambda name: name == command)
+
+
+def whole_parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line with all arguments; it imports the module of every command."""
+    return _parser(lambda name: True)
+
+
+def _parser(has_arguments: Callable[[str], bool]) -> argparse.ArgumentParser:
     parser = _Parser(
         prog="grete",
         description="Coordinated PySpark streaming jobs: configuration, job model, checkpoints, state.",
@@ -96,7 +106,7 @@ def parser_of(command: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="store_true", help="print the version")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, summary in COMMANDS.items():
-        if name == command:
+        if has_arguments(name):
             module = importlib.import_module(f"grete.cli.{name.replace('-', '_')}_command")
             module.declare(commands.add_parser(name, help=summary, description=summary.capitalize() + "."))
         else:

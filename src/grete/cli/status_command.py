@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from grete.cli.options import add_job_options, given_settings, named_job
 from grete.cli.output import cell, print_json, print_paragraphs, print_table
+from grete.cli.watching import add_watch_option, watched
 from grete.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ _DEADLINE_S, _DEADLINE_OF_ONE_S = 3.0, 10.0
 def declare(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     add_job_options(parser)
-    parser.set_defaults(run=run)
+    add_watch_option(parser)
+    parser.set_defaults(run=watched(run))
 
 
 def run(options: argparse.Namespace) -> int:

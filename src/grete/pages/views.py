@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -28,6 +29,7 @@ Values = dict[str, Any]
 Query = Mapping[str, str]
 _HOURS = {"1": 1, "24": 24, "168": 168}
 _LAST_LINES, _LONGEST_LINE = 200, 2_000
+_COMMITS = 50
 _RECORDS, _LONGEST_RECORD = 50, 4_000
 _FAILURES = frozenset({"failed", "container-given-up", "config-refused", "query-stuck"})
 _CHANGES = frozenset(
@@ -119,22 +121,22 @@ def checkpoints(handle: JobHandle, query: Query) -> Values:
         for task, commit in sorted(current.items())
         for ssp, offset in sorted(commit.offsets.items())
     ]
-    commits: list[Values] = [
+    known = [(one, task) for task, commits in handle.checkpoints.history().items() for one in commits]
+    newest = heapq.nlargest(_COMMITS, known, key=lambda pair: (pair[0].timestamp_ms, pair[0].log_offset))
+    shown = [
         {
             "at_ms": one.timestamp_ms,
             "task": task,
             "batch": _batch(one.commit),
             "offsets": ", ".join(f"{ssp}: {offset}" for ssp, offset in sorted(one.commit.offsets.items())),
         }
-        for task, known in handle.checkpoints.history().items()
-        for one in known
+        for one, task in newest
     ]
-    commits.sort(key=lambda one: -one["at_ms"])
     tasks: list[TaskName] = sorted({*current, *handle.active_tasks()})
     return {
         "positions": paged(positions, query, ("task", "partition", "offset", "batch")),
-        "commits": commits[:50],
-        "commit_count": len(commits),
+        "commits": shown,
+        "commit_count": len(known),
         "tasks": tasks[:1_000],
         "has_state": bool(handle.settings.store_names) or handle.settings.job.is_pipeline,
     }

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from grete.errors import GreteError
 from grete.model.ids import JobId
-from grete.operations.job_status import JobLook
+from grete.operations.job_status import JobLook, empty_row
 
 _log = logging.getLogger("grete.pages")
 _EVERY_S = 2.0
@@ -20,6 +20,8 @@ _IDLE_S = 30.0
 _KEPT = 1_800
 """Samples of a job: the last hour at one in two seconds, some 200 kB."""
 _WITHIN_S = 3.0
+_FIRST_S = 0.2
+"""A page does not wait longer for the first look: it follows by itself."""
 
 
 class Sample(NamedTuple):
@@ -70,11 +72,13 @@ class Watch:
                 self._changed.notify_all()
 
     def rows(self) -> dict[JobId, dict[str, Any]]:
-        """The row of each job, as `grete status -o json` has it; waits for the first look."""
+        """The row of each job, as `grete status -o json` has it; before the first look has ended, its name alone."""
         self.want()
         with self._changed:
-            self._changed.wait_for(lambda: self.number > 0 or self._closed.is_set(), 2 * _WITHIN_S)
-            return dict(self._rows)
+            self._changed.wait_for(lambda: self.number > 0 or self._closed.is_set(), _FIRST_S)
+            if self.number:
+                return dict(self._rows)
+        return {job: empty_row(job, "being looked at", "") for job in self._jobs()}
 
     def samples(self, job: JobId) -> list[Sample]:
         """The job's figures of the last hour, oldest first."""

@@ -23,6 +23,7 @@ from grete.pages.views import kind_of
 from grete.pages.watch import Sample, Watch, rate_now, rates
 from grete.server.guard import Guard
 from grete.server.rights import Right, Tokens, one_time_code
+from grete.testing.waiting import eventually
 
 TOKENS = Tokens("read-token", "write-token")
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e"
@@ -40,6 +41,7 @@ def watch(job: Path) -> Iterator[Watch]:
         handle.stream.put(SET_TASK_PARTITION, inputs)
     made = Watch(lambda: jobs(job))
     made.start()
+    eventually(lambda: made.number, "the first look")
     yield made
     made.close()
 
@@ -315,6 +317,11 @@ def test_a_rewind_is_worked_out_before_it_is_written(operator: TestClient) -> No
 
 
 # --- long tables, figures ---
+
+
+def test_a_page_does_not_wait_for_the_first_look(job: Path) -> None:
+    watch = Watch(lambda: jobs(job))  # which nobody has started
+    assert [row["state"] for row in watch.rows().values()] == ["being looked at"]
 
 
 def test_a_long_table_is_searched_sorted_and_cut() -> None:
