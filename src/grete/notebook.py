@@ -153,7 +153,9 @@ class NotebookJob:
 
         with open_job(self.id) as handle:
             config = redact(handle.config())
-        return NotebookTable(("key", "value"), [{"key": key, "value": config[key]} for key in sorted(config)])
+        return NotebookTable(
+            ("key", "value"), [{"key": key, "value": value} for key, value in sorted(config.items())]
+        )
 
     def stream(self, name: str, *, last: int = 100) -> NotebookTable:
         """The last records of each partition of a stream, `system.stream`: JSON decoded, other text as it is."""

@@ -32,12 +32,12 @@ def folder(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 def run(source: str, names: dict[str, Any]) -> Any:
     """A cell's statements, and the value of its last expression."""
-    tree = ast.parse(source)
-    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    tree, last = ast.parse(source), None
+    if tree.body and isinstance(tree.body[-1], ast.Expr):
+        last = ast.Expression(tree.body[-1].value)
+        del tree.body[-1]
     exec(compile(tree, "cell", "exec"), names)  # noqa: S102 - the example of this repository
-    if last is None:
-        return None
-    return eval(compile(ast.Expression(last.value), "cell", "eval"), names)  # noqa: S307 - the same
+    return None if last is None else eval(compile(last, "cell", "eval"), names)  # noqa: S307 - the same
 
 
 def test_the_example_runs_from_its_first_cell_to_its_last(folder: Path) -> None:
