@@ -81,6 +81,7 @@ def test_a_task_goes_on_with_its_state_over_saves_and_mistakes(author: Author) -
     with author.dev():
         author.sees(r"local\.readings: created with one partition")
         author.sees("at work after")
+        author.sees(r"/ui/sign-in\?code=")
         author.sends('{"sensor": "pump", "celsius": 95.0}', '{"sensor": "pump", "celsius": 20.0}')
         author.sees(r'local\.alarms  pump  \{"celsius": 95\.0, "count": 1\}')
         author.saves("rooms.py", "LIMIT_CELSIUS = 90.0", "LIMIT_CELSIUS = 10.0")

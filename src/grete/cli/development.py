@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from grete.assembly.run import coordinate
 from grete.assembly.submission import WITHOUT_SPARK, RunOptions, submitted_settings
+from grete.cli.pages_link import pages_link
 from grete.clock import SystemClock
 from grete.config.key_tables.coordinator import RETRY_COUNT
 from grete.config.settings import Settings
@@ -23,6 +24,7 @@ from grete.errors import GreteError, StreamNotFound
 from grete.extras import require
 from grete.model.ids import SystemStream
 from grete.model.streams import StreamSpec
+from grete.operations import open_job
 from grete.operations.stream_records import decoded, read_records
 from grete.systems.factory import open_system
 from grete.text_logs import printable
@@ -165,6 +167,13 @@ class DevelopedJob:
         except GreteError:  # a broker that is away is said by the job itself
             return ""
         return f", {left:,} records behind" if left else ""
+
+    def pages(self) -> str:
+        """Where its pages are, as a line."""
+        with open_job(self.settings.job.id) as handle:
+            state = handle.state()
+        link = None if state is None else pages_link(state.url, state.read_token_file)
+        return f"pages, within a minute: {link}; grete status gives another link" if link else ""
 
     def restart(self, why: str) -> None:
         """Start each container again, with the code that is there now.
@@ -318,6 +327,8 @@ class Development:
         if all(at_work and epoch > self._epochs.get(name, 0) for name, (epoch, at_work, _) in found.items()):
             self._say(f"at work after {time.monotonic() - self._since_s:.1f} s{job.behind()}")
             self._since_s = None
+            if not self._epochs:
+                self._say(job.pages())
 
     def _show(self, job: DevelopedJob, outputs: Outputs, before: int) -> int:
         """Say what came in and went out since the last time; returns the records in all."""

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import time
-from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grete.cli.options import add_job_options, given_settings, named_job
 from grete.cli.output import cell, print_json, print_paragraphs, print_table
+from grete.cli.pages_link import pages_link
 from grete.cli.watching import add_watch_option, watched
-from grete.clock import SystemClock
 
 if TYPE_CHECKING:
     from grete.model.ids import JobId
@@ -48,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
             texts = {
                 "message": cells[0][-1],
                 "token file": rows[0]["token_file"],
-                "pages": _pages_link(rows[0]),
+                "pages": pages_link(rows[0]["url"], rows[0]["token_file"]),
             }
             print_paragraphs(texts)
             _print_lag(rows[0]["lag"])
@@ -61,20 +58,6 @@ def run(options: argparse.Namespace) -> int:
             "GRETE_HOME names another home"
         )
     return 0
-
-
-def _pages_link(row: Mapping[str, Any]) -> str | None:
-    """An address of the job's pages that signs a browser in, once; None where no coordinator serves them here."""
-    from grete.server.rights import Right, TokenFiles, one_time_code
-
-    if not row["url"] or not row["token_file"]:
-        return None
-    files = TokenFiles.of(Path(row["token_file"]).parent)
-    for right, path in ((Right.WRITE, files.write), (Right.READ, files.read)):
-        with contextlib.suppress(OSError):
-            code = one_time_code(right, path.read_text("ascii"), SystemClock())
-            return f"{row['url']}/ui/sign-in?code={code}"
-    return f"{row['url']}/ui/"
 
 
 def _rows_of_all(jobs: list[JobId]) -> list[dict[str, Any]]:
