@@ -29,6 +29,7 @@ COMMANDS = {
     "deploy": "let a cluster manager run a job: plan, apply, status, kill",
     "status": "what runs, where, how far",
     "ui": "pages of all jobs, for a browser",
+    "top": "all jobs on one screen, live",
     "stop": "stop a running job at a batch boundary",
     "drain": "let a running job consume what is there, and end",
     "leader": "who coordinates a job, and who stands by; let another one",
