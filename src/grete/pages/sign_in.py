@@ -55,7 +55,9 @@ class SignIn:
         parts = signed.split(".")
         right, until_ms = parts[:2] if len(parts) == 3 else ("", "")
         token = self._tokens.get(Right(right)) if right in (Right.READ, Right.WRITE) else None
-        if token is None or not hmac.compare_digest(signature, code_signature(token, signed)):
+        if token is None or not hmac.compare_digest(
+            signature.encode(), code_signature(token, signed).encode()
+        ):
             return None
         if not 0 < int(until_ms) - self._clock.wall_ms() <= LINK_S * 1000:
             return None

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
+import secrets
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from starlette.routing import BaseRoute
 from grete.errors import ConfigError, GreteError, JobError, JobNotFound
 from grete.model.ids import JobId
 from grete.operations.job_handle import JobHandle, open_job
+from grete.operations.job_status import empty_row
 from grete.pages import views
 from grete.pages.actions import ACTIONS, Action, Form, changed_since, seen
 from grete.pages.rendering import Renderer
@@ -44,6 +47,7 @@ _HEADERS = {
 }
 _MOST_FORM = 64 << 10
 _MOST_LISTENERS = 200
+_MOST_NOTES = 200
 _BEAT_S = 15.0
 """Pages that hear nothing for longer say that the server is gone."""
 
@@ -70,6 +74,7 @@ class Pages:
         self._renderer = Renderer()
         self._free = Session(Right.READ, "", math.inf) if sign_in.is_reading_free else None
         self._listeners = 0
+        self._notes: OrderedDict[str, str] = OrderedDict()
 
     def routes(self) -> list[BaseRoute]:
         """All of them below `/ui`."""
@@ -156,12 +161,13 @@ class Pages:
         return self._page(request, f"{page or 'overview'}.html", values | common, session)
 
     def _job(self, request: Request) -> JobId:
-        return JobId.parse(request.path_params["job"])
+        job = JobId.parse(request.path_params["job"])
+        if not self._watch.knows(job):  # a coordinator's pages are of its own job, whatever else the home has
+            raise JobNotFound(f"there is no job {job.shown} here")
+        return job
 
     def _values(self, job: JobId, page: str, query: Mapping[str, str]) -> dict[str, Any]:
-        row = self._watch.rows().get(job)
-        if row is None:
-            raise JobNotFound(f"there is no job {job.shown} here")
+        row = self._watch.rows().get(job) or empty_row(job, "being looked at", "")
         with open_job(job) as handle:
             match page:
                 case "work":
@@ -236,7 +242,15 @@ class Pages:
         if changed:
             return await self._confirm(request, session, form, changed=changed, problem="")
         self._watch.look_again()
-        return RedirectResponse(f"../?done={quote(done)}", status_code=303, headers=_HEADERS)
+        return RedirectResponse(f"../?done={self._note(done)}", status_code=303, headers=_HEADERS)
+
+    def _note(self, done: str) -> str:
+        """Keep what was done for the page that says it: an address of a stranger's must not put words into one."""
+        number = secrets.token_urlsafe(6)
+        self._notes[number] = done
+        while len(self._notes) > _MOST_NOTES:
+            self._notes.popitem(last=False)
+        return number
 
     # --- what comes ---
 
@@ -279,7 +293,7 @@ class Pages:
             "root": "../" * depth or "./",
             "session": session,
             "pages": PAGES,
-            "done": request.query_params.get("done", "")[:300],
+            "done": self._notes.get(request.query_params.get("done", ""), ""),
         }
         body = self._renderer.render(template, {**common, **values}).encode()
         tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'

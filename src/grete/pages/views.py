@@ -288,7 +288,7 @@ def streams(handle: JobHandle, query: Query) -> Values:
         return found
     try:
         return found | _records(handle, SystemStream.parse(chosen), query)
-    except (GreteError, ValueError) as error:
+    except GreteError as error:
         return found | {"problem": str(error)}
 
 
@@ -300,11 +300,13 @@ def _records(handle: JobHandle, name: SystemStream, query: Query) -> Values:
         offsets = system.offsets(name.stream)
         if not offsets:
             raise StreamError(f"{name} has no partition")
-        partition = int(query.get("partition") or 0)
+        partition = _number(query, "partition", 0)
         if partition not in offsets:
             raise ConfigError(f"{name} has partitions 0 to {max(offsets)}, not {partition}")
         oldest, upcoming = oldest_offset(system, name.stream, partition), int(offsets[partition].upcoming)
-        start = min(max(oldest, int(place)), upcoming) if place else max(oldest, upcoming - _RECORDS)
+        start = (
+            min(max(oldest, _number(query, "at", 0)), upcoming) if place else max(oldest, upcoming - _RECORDS)
+        )
         shown: list[Values] = []
         last = start
         for record in read_records(system, name.stream, partition, start):
@@ -322,6 +324,13 @@ def _records(handle: JobHandle, name: SystemStream, query: Query) -> Values:
         "partitions": sorted(offsets),
         "offsets": {"oldest": oldest, "upcoming": upcoming, "from": start, "next": last},
     }
+
+
+def _number(query: Query, name: str, default: int) -> int:
+    text = query.get(name) or str(default)
+    if not text.isascii() or not text.isdecimal() or len(text) > 19:
+        raise ConfigError(f"{name} is a number, not {text[:50]!r}")
+    return int(text)
 
 
 def coordination(handle: JobHandle) -> Values:

@@ -80,6 +80,10 @@ class Watch:
                 return dict(self._rows)
         return {job: empty_row(job, "being looked at", "") for job in self._jobs()}
 
+    def knows(self, job: JobId) -> bool:
+        """Whether the job is one of those that are looked at."""
+        return job in self._jobs()
+
     def samples(self, job: JobId) -> list[Sample]:
         """The job's figures of the last hour, oldest first."""
         with self._lock:

@@ -197,6 +197,24 @@ def test_records_of_a_stream_are_shown_from_an_offset_and_by_their_text(reader: 
     assert "No record there" in text
     text = reader.get("/ui/job/orders/streams?stream=local.in&partition=9").text
     assert "has partitions 0 to 1, not 9" in text
+    for wrong in ("partition=x", "partition=-1", "at=1e9", "at=" + "9" * 30, "partition=\u00b2"):
+        assert "is a number, not" in reader.get(f"/ui/job/orders/streams?stream=local.in&{wrong}").text
+    assert "hunter2" not in reader.get("/ui/job/orders/streams?stream=local.others").text
+
+
+def test_an_address_puts_no_words_into_a_page(operator: TestClient, stranger: TestClient) -> None:
+    assert "Call" not in operator.get("/ui/job/orders/?done=Call+the+number").text
+
+
+def test_the_pages_of_one_job_show_and_do_nothing_to_another(operator: TestClient, watch: Watch) -> None:
+    watch._jobs = lambda: []  # the job is there, and is not one of those that are looked at
+    for path in (*OF_A_JOB, "/ui/job/orders/do/set?key=task.commit.ms&value=1"):
+        assert operator.get(path).status_code == 404
+    key = re.search(r'name="form_key" value="([^"]+)"', operator.get("/ui/").text)
+    assert key is not None
+    data = {"key": "task.commit.ms", "value": "7000", "reason": "x", "form_key": key[1]}
+    assert operator.post("/ui/job/orders/do/set", data=data).status_code == 404
+    assert "task.commit.ms" not in config()
 
 
 # --- what they do ---

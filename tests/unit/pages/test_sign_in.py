@@ -63,7 +63,7 @@ def test_no_other_token_gives_a_right(sign_in: SignIn, clock: ManualClock, right
 
 
 @pytest.mark.parametrize(
-    "code", ["", ".", "...", "read", "read.1.2", "write.x.y.z", "nothing.1.2.3", "é.1.2.3"]
+    "code", ["", ".", "...", "read", "read.1.2", "write.x.y.z", "nothing.1.2.3", "é.1.2.3", "read.1.2.é"]
 )
 def test_what_is_no_code_signs_nobody_in(sign_in: SignIn, code: str) -> None:
     assert sign_in.redeem(code) is None
