@@ -175,8 +175,7 @@ def test_a_page_whose_server_is_gone_says_so_and_comes_back(browser: Browser, pa
     browser.open(f"{pages.url}job/visits/")
     port = pages.url.split(":")[2].split("/")[0]
     pages.close()
-    gone = browser.driver.find_element("id", "gone")
-    eventually(gone.is_displayed, "the page says that nobody answers")
+    eventually(browser.says_that_nobody_answers, "the page says that nobody answers")
     again = ServedPages("--port", port)
     try:
         eventually(lambda: "Sign in" in browser.text(), "another server does not know the session")
@@ -197,7 +196,7 @@ def test_a_coordinator_serves_its_job_and_status_gives_the_link(
     window.driver.find_element("link text", "Stop…").click()
     window.press("the test is over", Keys.ENTER)
     eventually(lambda: job.poll() is not None, "the job has ended")
-    eventually(window.driver.find_element("id", "gone").is_displayed, "its pages end with it")
+    eventually(window.says_that_nobody_answers, "its pages end with it")
     with open_job(JOB) as handle:
         state = handle.state()
     assert state is not None

@@ -55,7 +55,12 @@ class Browser:
         return [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in result["violations"]]
 
     def text(self) -> str:
-        return str(self.driver.find_element("tag name", "body").text)
+        """What is to be read; asked of the document, since an element that was found may be of the page before."""
+        return str(self.driver.execute_script("return document.body ? document.body.innerText : ''"))
+
+    def says_that_nobody_answers(self) -> bool:
+        """Whether the page tells that its server is gone."""
+        return bool(self.driver.execute_script("return document.getElementById('gone')?.hidden === false"))
 
     def press(self, *keys: str) -> None:
         """Keys for what has the focus, one after the other."""
