@@ -149,7 +149,8 @@ def test_a_page_follows_its_job_by_itself(browser: Browser, pages: ServedPages, 
 def test_a_message_that_was_set_aside_is_sent_again(browser: Browser, pages: ServedPages) -> None:
     browser.open(f"{pages.url}job/visits/failures")
     assert "an odd visit" in browser.text()
-    browser.driver.find_element("link text", "Send all again…").click()
+    browser.follow("Send all again…")
+    eventually(lambda: browser.focused() == "reason", "it asks why", context=browser.text)
     browser.press("the task was mended", Keys.ENTER)
     eventually(lambda: "1 messages were sent again" in browser.text(), "it is done", context=browser.text)
     with open_job(JOB) as handle:
@@ -161,10 +162,11 @@ def test_a_key_is_changed_by_the_keyboard_alone(browser: Browser, pages: ServedP
     browser.open(f"{pages.url}job/visits/config?key=task.commit.ms#set")
     for _ in range(200):
         browser.press(Keys.TAB)
-        if browser.driver.switch_to.active_element.get_attribute("name") == "value":
+        if browser.focused() == "value":
             break
     browser.press("7000", Keys.ENTER)
-    eventually(lambda: "grete config set" in browser.text(), "what it would do", context=browser.text)
+    eventually(lambda: browser.focused() == "reason", "it asks why", context=browser.text)
+    assert "grete config set task.commit.ms=7000" in browser.text()
     browser.press("by keyboard", Keys.ENTER)
     eventually(lambda: "1 key changed" in browser.text(), "it is done", context=browser.text)
     with open_job(JOB) as handle:
@@ -191,9 +193,11 @@ def test_a_coordinator_serves_its_job_and_status_gives_the_link(
     assert main(["status", "--job", "visits"]) == 0
     [link] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("pages: ")]
     window.open(link.removeprefix("pages: "))
-    window.driver.find_element("link text", "visits").click()
+    eventually(lambda: "visits" in window.text(), "the job is there", context=window.text)
+    window.follow("visits")
     eventually(lambda: "running" in window.text(), "it was looked at", context=window.text)
-    window.driver.find_element("link text", "Stop…").click()
+    window.follow("Stop…")
+    eventually(lambda: window.focused() == "reason", "it asks why", context=window.text)
     window.press("the test is over", Keys.ENTER)
     eventually(lambda: job.poll() is not None, "the job has ended")
     eventually(window.says_that_nobody_answers, "its pages end with it")

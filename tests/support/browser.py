@@ -9,6 +9,7 @@ from typing import Any
 
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
 
 from grete.testing.server_cluster import jars_directory
 
@@ -65,10 +66,16 @@ class Browser:
     def press(self, *keys: str) -> None:
         """Keys for what has the focus, one after the other."""
         for key in keys:
-            self.driver.switch_to.active_element.send_keys(key)
+            ActionChains(self.driver).send_keys(key).perform()
 
     def focused(self) -> str:
-        return str(self.driver.execute_script("return document.activeElement.textContent.trim()"))
+        """The name of the field that has the focus; empty where none has."""
+        return str(self.driver.execute_script("return document.activeElement?.name || ''"))
+
+    def follow(self, link: str) -> None:
+        """Click a link by its text, found and clicked in one step: a page that follows its job puts in new ones."""
+        script = "[...document.links].find(one => one.textContent.trim() === arguments[0]).click()"
+        self.driver.execute_script(script, link)
 
 
 @contextmanager
