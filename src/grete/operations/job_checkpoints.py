@@ -41,7 +41,15 @@ class JobCheckpoints:
     def read(self) -> dict[TaskName, TaskCommit]:
         """The newest commit of each task, of log and checkpoint store together."""
         with self.system() as system:
-            logged = read_commits(system.checkpoint_log(self.log_name).read())
+            return self._with_store(read_commits(system.checkpoint_log(self.log_name).read()))
+
+    def read_with_history(self) -> tuple[dict[TaskName, TaskCommit], dict[TaskName, list[KnownCommit]]]:
+        """`read` and `history`, of one reading of the log."""
+        with self.system() as system:
+            records = list(system.checkpoint_log(self.log_name).read())
+        return self._with_store(read_commits(records)), commit_history(records)
+
+    def _with_store(self, logged: dict[TaskName, TaskCommit]) -> dict[TaskName, TaskCommit]:
         store = self.open_store()
         if store is None:
             return logged

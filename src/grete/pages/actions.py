@@ -60,14 +60,26 @@ class _StopJob(Action):
     title = "Stop the job"
 
     def preview(self) -> Preview:
-        count = len(self.handle.launches())
+        from grete.operations.orphans import orphans
+
+        left = orphans(self.handle)
+        if not left:
+            self.handle.election.epoch_to_ask()
+        count = len(left or self.handle.launches())
+        whose = "which no coordinator leads any more, " if left else ""
         return Preview(
-            f"{count} container{'' if count == 1 else 's'} end at a batch boundary, or are killed after "
+            f"{count} container{'' if count == 1 else 's'}, {whose}end at a batch boundary, or are killed after "
             f"{_STOP_S:g} s. The next start goes on where they were.",
             f"grete stop {self.job}",
         )
 
     def execute(self, reason: str) -> str:
+        from grete.operations.orphans import end_orphans, orphans
+
+        left = orphans(self.handle)
+        if left:
+            end_orphans(self.handle, left, _STOP_S, reason)
+            return "The containers that were left have ended."
         self.handle.requests.stop(_STOP_S, reason)
         return "The job was asked to stop."
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
@@ -66,6 +67,65 @@ def line_chart(
         f'aria-label="{label}"><title>{label}</title><polyline points="{path}"/></svg>'
         f'<span class="small">at most {most:,.0f} in the last {_span(span_s)}</span>'
     )
+
+
+def spark_line(points: Sequence[tuple[float, float]]) -> Markup:
+    """The course of a value, small enough for a cell; empty with fewer than two points."""
+    if len(points) < 2:
+        return Markup("")
+    most = max(value for _, value in points) or 1.0
+    first_s, span_s = points[0][0], max(1e-9, points[-1][0] - points[0][0])
+    path = " ".join(
+        f"{(at_s - first_s) / span_s * 118 + 1:.1f},{25 - value / most * 23:.1f}" for at_s, value in points
+    )
+    return Markup(  # noqa: S704 - numbers alone
+        f'<svg class="spark" viewBox="0 0 120 26" aria-hidden="true"><polyline points="{path}"/></svg>'
+    )
+
+
+class Box(NamedTuple):
+    """A part of a pipeline: its name, and figures of it."""
+
+    name: str
+    figures: Sequence[str] = ()
+
+
+_BOX_WIDTH, _BOX_GAP, _LINE = 280, 60, 16
+
+
+def pipeline_graph(columns: Sequence[Sequence[Box]]) -> Markup:
+    """Inputs, operators that keep state, and outputs from left to right; operators follow one another."""
+    shown = [column for column in columns if column]
+    heights = [sum(_box_height(box) + 12 for box in column) for column in shown]
+    height, width = max(heights) + 8, len(shown) * (_BOX_WIDTH + _BOX_GAP) - _BOX_GAP + 4
+    names = " to ".join(", ".join(box.name for box in column) for column in shown)
+    label = escape(f"Data goes from {names}")
+    parts = [
+        f'<svg class="plan" viewBox="0 0 {width} {height}" role="img" aria-label="{label}"><title>{label}</title>'
+    ]
+    ends: list[tuple[float, float]] = []
+    for number, (column, own) in enumerate(zip(shown, heights, strict=True)):
+        x, y = number * (_BOX_WIDTH + _BOX_GAP) + 2.0, (height - own) / 2 + 4
+        begins = []
+        for box in column:
+            parts.append(_box(box, x, y))
+            begins.append((x, y + _box_height(box) / 2))
+            y += _box_height(box) + 12
+        parts += [f'<path d="M{a} {b} L{c} {d}"/>' for a, b in ends for c, d in begins]
+        ends = [(left + _BOX_WIDTH, middle) for left, middle in begins]
+    return Markup("".join([*parts, "</svg>"]))  # noqa: S704 - names are escaped
+
+
+def _box_height(box: Box) -> int:
+    return 14 + _LINE * (1 + len(box.figures))
+
+
+def _box(box: Box, x: float, y: float) -> str:
+    lines = [
+        f'<text class="{kind}" x="{x + 10}" y="{y + 18 + _LINE * number}">{escape(text[:44])}</text>'
+        for number, (kind, text) in enumerate([("name", box.name), *(("figure", one) for one in box.figures)])
+    ]
+    return f'<rect x="{x}" y="{y}" width="{_BOX_WIDTH}" height="{_box_height(box)}" rx="5"/>{"".join(lines)}'
 
 
 def _open(height: int, label: str, kind: str) -> str:

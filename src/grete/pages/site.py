@@ -27,9 +27,10 @@ from grete.operations.job_handle import JobHandle, open_job
 from grete.operations.job_status import empty_row
 from grete.pages import views
 from grete.pages.actions import ACTIONS, Action, Form, changed_since, seen
+from grete.pages.drawing import spark_line
 from grete.pages.rendering import Renderer
 from grete.pages.sign_in import Session, SignIn
-from grete.pages.watch import Watch, rate_now
+from grete.pages.watch import Watch, rate_now, rates
 from grete.server.rights import Right
 from grete.server.routes import ExactRoute
 
@@ -146,13 +147,17 @@ class Pages:
     async def _home(self, request: Request, session: Session) -> Response:
         rows = await run_in_threadpool(self._watch.rows)
         jobs = [
-            row | {"rate": rate_now(self._watch.samples(job)), "address": _address(job)}
+            row | self._course(job) | {"address": _address(job)}
             for job, row in sorted(rows.items(), key=lambda item: item[0])
         ]
         return self._page(request, "jobs.html", {"title": "Jobs", "jobs": jobs}, session)
 
+    def _course(self, job: JobId) -> dict[str, Any]:
+        samples = self._watch.samples(job)
+        return {"rate": rate_now(samples), "course": spark_line(rates(samples[-300:]))}
+
     async def _job_page(self, request: Request, session: Session) -> Response:
-        job, page = self._job(request), request.path_params.get("page", "")
+        job, page = await self._job(request), request.path_params.get("page", "")
         if page not in PAGES:
             raise JobNotFound(f"there is no page {page!r} of a job")
         query = dict(request.query_params)
@@ -160,9 +165,11 @@ class Pages:
         common = {"title": f"{job.shown}: {PAGES[page]}", "job": job.shown, "page": page, "query": query}
         return self._page(request, f"{page or 'overview'}.html", values | common, session)
 
-    def _job(self, request: Request) -> JobId:
+    async def _job(self, request: Request) -> JobId:
         job = JobId.parse(request.path_params["job"])
-        if not self._watch.knows(job):  # a coordinator's pages are of its own job, whatever else the home has
+        if not await run_in_threadpool(
+            self._watch.knows, job
+        ):  # a coordinator's pages are of its own job, whatever else the home has
             raise JobNotFound(f"there is no job {job.shown} here")
         return job
 
@@ -199,7 +206,7 @@ class Pages:
     async def _confirm(
         self, request: Request, session: Session, form: Form, *, changed: Sequence[str], problem: str
     ) -> Response:
-        job, name = self._job(request), request.path_params["action"]
+        job, name = await self._job(request), request.path_params["action"]
 
         def look() -> dict[str, Any]:
             with open_job(job) as handle:
@@ -220,7 +227,7 @@ class Pages:
         return self._page(request, "confirm.html", values, session, status=409 if changed or problem else 200)
 
     async def _do(self, request: Request, session: Session) -> Response:
-        job, name = self._job(request), request.path_params["action"]
+        job, name = await self._job(request), request.path_params["action"]
         form = await _form(request)
         if not session.may_write or form.get("form_key") != session.form_key:
             raise JobError(

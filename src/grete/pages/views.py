@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from grete.checkpoint.rewind_target import startpoint_target
 from grete.checkpoint.task_commit import TaskCommit
 from grete.config.keys import find_key
 from grete.config.redact import redact, redact_value
@@ -16,12 +17,13 @@ from grete.config.rules.changes import diff
 from grete.errors import ConfigError, GreteError, StreamError
 from grete.metadata.assignments import TaskAssignments
 from grete.metadata.history import HistoryEvent
-from grete.model.ids import SystemStream, TaskName
+from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
 from grete.model.job import TaskMode
 from grete.operations.container_status import container_rows
 from grete.operations.job_handle import JobHandle
-from grete.pages.drawing import Moment, life_line, line_chart
+from grete.pages.drawing import Box, Moment, life_line, line_chart, pipeline_graph
 from grete.pages.paging import Page, paged
+from grete.pages.rendering import moment, number
 from grete.pages.watch import Sample, rate_now, rates
 from grete.text_logs import printable
 
@@ -59,7 +61,40 @@ def overview(handle: JobHandle, row: Values, samples: Sequence[Sample], query: Q
         "rate_chart": line_chart(rates(samples), "records per second"),
         "history": paged([_event(one) for one in reversed(history)], query, ("event", "text", "who")),
         "containers": container_rows(handle),
+        "pipelines": pipelines(handle, row),
     }
+
+
+def pipelines(handle: JobHandle, row: Values) -> Values:
+    """Of a running pipeline: where its data goes, and Spark's figures of it, by container."""
+    graphs = {}
+    for container, groups in sorted((row["spark"] or {}).items()):
+        if not groups:
+            continue
+        outputs = [Box(str(one)) for one in handle.settings.task.outputs]
+        operators = [Box(name.partition(".")[2], _figures(found)) for name, found in _of(groups, "operator.")]
+        sources = [Box(name, _figures(found)) for name, found in _of(groups, "source.")]
+        graphs[container] = {
+            "graph": pipeline_graph([sources, *([one] for one in reversed(operators)), outputs]),
+            "query": _figures(groups.get("query", {})),
+        }
+    return graphs
+
+
+def _of(groups: Mapping[str, Mapping[str, Any]], prefix: str) -> list[tuple[str, Mapping[str, Any]]]:
+    return [
+        (name.removeprefix(prefix), found)
+        for name, found in sorted(groups.items())
+        if name.startswith(prefix)
+    ]
+
+
+def _figures(found: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{name}: {moment(int(value)) if name == 'watermark-ms' else number(value)}"
+        for name, value in sorted(found.items())
+        if isinstance(value, int | float)
+    ]
 
 
 def next_steps(handle: JobHandle, row: Values) -> list[tuple[str, str]]:
@@ -115,13 +150,13 @@ def work(handle: JobHandle, row: Values, query: Query) -> Values:
 
 def checkpoints(handle: JobHandle, query: Query) -> Values:
     """Where each task is, and the commits that can still be rewound to."""
-    current = handle.checkpoints.read()
+    current, history = handle.checkpoints.read_with_history()
     positions = [
         {"task": task, "partition": str(ssp), "offset": offset, "batch": _batch(commit)}
         for task, commit in sorted(current.items())
         for ssp, offset in sorted(commit.offsets.items())
     ]
-    known = [(one, task) for task, commits in handle.checkpoints.history().items() for one in commits]
+    known = [(one, task) for task, commits in history.items() for one in commits]
     newest = heapq.nlargest(_COMMITS, known, key=lambda pair: (pair[0].timestamp_ms, pair[0].log_offset))
     shown = [
         {
@@ -155,7 +190,7 @@ def configuration(handle: JobHandle, query: Query) -> Values:
         keys.append(
             {
                 "key": key,
-                "value": value,
+                "value": _cut(value, 2_000),
                 "meaning": "" if known is None else known.no_effect or known.doc,
                 "change": "restart-container" if known is None else known.change.value,
             }
@@ -172,7 +207,10 @@ def configuration(handle: JobHandle, query: Query) -> Values:
                 "reason": values.get("reason", ""),
                 "is_whole": one.whole,
                 "changes": [
-                    (c.key, *(None if v is None else redact_value(c.key, v) for v in (c.old, c.new)))
+                    (
+                        c.key,
+                        *(None if v is None else _cut(redact_value(c.key, v), 200) for v in (c.old, c.new)),
+                    )
                     for c in one.changes[:20]
                 ],
                 "more": max(0, len(one.changes) - 20),
@@ -185,7 +223,11 @@ def configuration(handle: JobHandle, query: Query) -> Values:
         old, new = redact(configs[first]), redact(configs[second])
         classes = {c.key: c.change_class.value for c in diff(configs[first], configs[second])}
         differences = [
-            (key, old.get(key), new.get(key), classes.get(key, ""))
+            (
+                key,
+                *(None if key not in of else _cut(of[key], 2_000) for of in (old, new)),
+                classes.get(key, ""),
+            )
             for key in sorted({*old, *new})
             if configs[first].get(key) != configs[second].get(key)
         ]
@@ -195,6 +237,10 @@ def configuration(handle: JobHandle, query: Query) -> Values:
         "differences": differences,
         "compared": (first, second) if first in configs and second in configs else None,
     }
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]} … ({len(text):,} characters)"
 
 
 def failures(handle: JobHandle, query: Query) -> Values:
@@ -304,9 +350,13 @@ def _records(handle: JobHandle, name: SystemStream, query: Query) -> Values:
         if partition not in offsets:
             raise ConfigError(f"{name} has partitions 0 to {max(offsets)}, not {partition}")
         oldest, upcoming = oldest_offset(system, name.stream, partition), int(offsets[partition].upcoming)
-        start = (
-            min(max(oldest, _number(query, "at", 0)), upcoming) if place else max(oldest, upcoming - _RECORDS)
-        )
+        start = max(oldest, upcoming - _RECORDS)
+        if place.isdecimal():
+            start = min(max(oldest, _number(query, "at", 0)), upcoming)
+        elif place:
+            start = int(
+                system.offset_at(SystemStreamPartition(name.system, name.stream, partition), _time_ms(place))
+            )
         shown: list[Values] = []
         last = start
         for record in read_records(system, name.stream, partition, start):
@@ -324,6 +374,16 @@ def _records(handle: JobHandle, name: SystemStream, query: Query) -> Values:
         "partitions": sorted(offsets),
         "offsets": {"oldest": oldest, "upcoming": upcoming, "from": start, "next": last},
     }
+
+
+def _time_ms(text: str) -> int:
+    """A moment as the target of a rewind has it: ISO 8601, in UTC without a zone."""
+    try:
+        return startpoint_target(f"timestamp:{text}").timestamp_ms or 0
+    except GreteError as error:
+        raise ConfigError(
+            f"{text[:50]!r} is neither an offset nor a time, such as 2026-03-01T02:30:00"
+        ) from error
 
 
 def _number(query: Query, name: str, default: int) -> int:

@@ -19,7 +19,7 @@ from grete.pages.job_pages import application
 from grete.pages.paging import paged
 from grete.pages.sign_in import SignIn
 from grete.pages.site import PAGES
-from grete.pages.views import kind_of
+from grete.pages.views import kind_of, pipelines
 from grete.pages.watch import Sample, Watch, rate_now, rates
 from grete.server.guard import Guard
 from grete.server.rights import Right, Tokens, one_time_code
@@ -157,6 +157,14 @@ def test_each_page_shows_its_subject(reader: TestClient, page: str, shown: list[
     assert "may look only" in text
 
 
+def test_a_configuration_of_5_mb_makes_no_page_of_5_mb(reader: TestClient) -> None:
+    with opened() as handle:
+        handle.stream.write_config({**CONFIG, "app.table": "x" * 5_000_000}, run_id="run-1", reason="large")
+    answer = reader.get("/ui/job/orders/config")
+    assert "(5,000,000 characters)" in answer.text
+    assert len(answer.content) < 50_000
+
+
 def test_the_jobs_of_the_home_are_listed(reader: TestClient) -> None:
     text = reader.get("/ui/").text
     assert 'href="job/orders/"' in text
@@ -197,7 +205,16 @@ def test_records_of_a_stream_are_shown_from_an_offset_and_by_their_text(reader: 
     assert "No record there" in text
     text = reader.get("/ui/job/orders/streams?stream=local.in&partition=9").text
     assert "has partitions 0 to 1, not 9" in text
-    for wrong in ("partition=x", "partition=-1", "at=1e9", "at=" + "9" * 30, "partition=\u00b2"):
+    text = reader.get("/ui/job/orders/streams?stream=local.in&partition=0&at=1970-01-01T00:00:00").text
+    assert re.findall(r'<th scope="row" class="number">(\d+)', text) == ["0", "1", "2", "3"]
+    text = reader.get("/ui/job/orders/streams?stream=local.in&partition=0&at=2026-01-01").text
+    assert "No record there" in text
+    for wrong in ("at=1e9", "at=yesterday", "at=-1"):
+        assert (
+            "neither an offset nor a time"
+            in reader.get(f"/ui/job/orders/streams?stream=local.in&{wrong}").text
+        )
+    for wrong in ("partition=x", "partition=-1", "at=" + "9" * 30, "partition=\u00b2"):
         assert "is a number, not" in reader.get(f"/ui/job/orders/streams?stream=local.in&{wrong}").text
     assert "hunter2" not in reader.get("/ui/job/orders/streams?stream=local.others").text
 
@@ -313,8 +330,9 @@ def test_what_is_no_form_or_too_large_is_refused(
     assert operator.post("/ui/job/orders/do/stop", content=body, headers=headers).status_code == 409
 
 
-def test_a_job_that_does_not_run_cannot_be_asked_to_drain(operator: TestClient) -> None:
-    answer = operator.get("/ui/job/orders/do/drain")
+@pytest.mark.parametrize("action", ["stop", "drain", "step-down", "container?container=0&what=restart"])
+def test_nothing_is_asked_of_a_job_that_does_not_run(operator: TestClient, action: str) -> None:
+    answer = operator.get(f"/ui/job/orders/do/{action}")
     assert answer.status_code == 409
     assert "is not running" in answer.text
 
@@ -378,3 +396,25 @@ def test_a_rate_is_what_was_processed_between_looks_and_a_rewind_counts_as_none(
 )
 def test_what_happened_stands_in_the_lane_of_its_kind(event: str, details: dict[str, str], kind: str) -> None:
     assert kind_of(HistoryEvent(1, 1, "host", "user", event, details)) == kind
+
+
+def test_a_pipeline_is_drawn_from_its_inputs_over_its_state_to_its_outputs(job: Path) -> None:
+    figures = {"state-rows": 12_000.0, "state-bytes": 4.0}
+    spark = {
+        "source.kafka.clicks": {"input-rows": 7.0},
+        "source.kafka.views": {"input-rows": 9.0},
+        "operator.0.windowed": figures,
+        "operator.1.<join>": figures,
+        "query": {"batch-id": 41.0, "watermark-ms": 1_000.0},
+    }
+    with opened() as handle:
+        handle.stream.change_config({"task.outputs": "local.out"}, run_id="r", reason="")
+        drawn = pipelines(handle, {"spark": {"0": spark, "1": None}})
+    assert list(drawn) == ["0"]
+    label = "Data goes from kafka.clicks, kafka.views to &lt;join&gt; to windowed to local.out"
+    assert label in drawn["0"]["graph"]
+    assert "state-rows: 12,000" in drawn["0"]["graph"]
+    assert drawn["0"]["graph"].count("<path") == 2 + 1 + 1
+    assert drawn["0"]["query"] == ["batch-id: 41", "watermark-ms: 1970-01-01 00:00:01"]
+    with opened() as handle:
+        assert pipelines(handle, {"spark": None}) == {}
