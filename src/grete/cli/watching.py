@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Callable
+from time import sleep
 
 from grete.cli.options import seconds
 from grete.cli.output import when
@@ -40,6 +40,6 @@ def watched(show: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Nam
             if options.output != "json":
                 print()
             sys.stdout.flush()
-            time.sleep(max(0.1, options.watch))
+            sleep(max(0.1, options.watch))
 
     return run

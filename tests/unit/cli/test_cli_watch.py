@@ -23,7 +23,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         if len(made) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(watching.time, "sleep", pause)
+    monkeypatch.setattr(watching, "sleep", pause)  # not that of every thread: one would die as it begins
     return made
 
 
