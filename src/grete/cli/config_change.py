@@ -44,8 +44,9 @@ def change_config(
     """
     from grete.config.paths import absolute_path, working_folder
     from grete.config.rules.warnings import warnings_of
-    from grete.operations.configuration import set_config
+    from grete.operations.configuration import refuse_blank, set_config
 
+    refuse_blank(changes)
     old, folder = handle.config(), working_folder()
     changes = {
         key: None if value is None else absolute_path(key, value, folder) for key, value in changes.items()

@@ -23,7 +23,7 @@ def set_config(
 
     Raises:
         ConfigError: a key is blank or unknown, the result would be invalid, or a set-once key of a stateful job would
-            change. `force` allows all but a blank key.
+            change; `force` allows it.
     """
     check_change(handle, changes, force=force)
     return handle.stream.change_config(changes, run_id=_run_id(handle), reason=reason)
@@ -35,13 +35,11 @@ def check_change(
     """The configuration that `set_config` would write.
 
     Raises:
-        ConfigError: as `set_config`; also a key that is blank or unknown, unless `force` is set.
+        ConfigError: as `set_config`.
     """
-    problems = [f"the key {key!r} is blank" for key in changes if not key.strip()]
     if not force:
-        problems += _unknown(key for key, value in changes.items() if value is not None)
-    if problems:
-        raise ConfigError(*problems)
+        refuse_blank(changes)
+        _refuse_unknown(key for key, value in changes.items() if value is not None)
     settings = handle.settings
     if changes.get(TIME_ZONE, "") is None and settings.job.is_pipeline:
         raise ConfigError(f"{TIME_ZONE} is kept for the life of a pipeline: set it to another zone instead")
@@ -52,11 +50,25 @@ def check_change(
     return new
 
 
-def _unknown(keys: Iterable[str]) -> list[str]:
+def refuse_blank(keys: Iterable[str]) -> None:
+    """Keys are not blank, whatever is forced.
+
+    Raises:
+        ConfigError: one is.
+    """
+    problems = [f"the key {key!r} is blank" for key in keys if not key.strip()]
+    if problems:
+        raise ConfigError(*problems)
+
+
+def _refuse_unknown(keys: Iterable[str]) -> None:
     from grete.config.keys import find_key, is_of_a_section, nearest_key
 
     unknown = [key for key in keys if is_of_a_section(key) and find_key(key) is None]
-    return [f"{key} is not a known key{hint(nearest_key(key, cutoff=0.7))}" for key in unknown]
+    if unknown:
+        raise ConfigError(
+            *(f"{key} is not a known key{hint(nearest_key(key, cutoff=0.7))}" for key in unknown)
+        )
 
 
 def roll_back_config(
