@@ -16,6 +16,7 @@ from grete.testing.server_cluster import jars_directory
 _AXE = "axe-core-4.10.3"
 _QUIET = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    "--disable-dev-shm-usage",
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 )
 
