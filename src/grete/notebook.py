@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from grete.checkpoint.lag import JobLag
 from grete.clock import Deadline, SystemClock
 from grete.config.load import load
 from grete.config.settings import Settings
@@ -112,9 +113,7 @@ class NotebookJob:
     def lag(self) -> NotebookTable:
         """What is left to process, by task and partition."""
         with open_job(self.id) as handle:
-            rows = handle.lag().document()["partitions"]
-        shown = [row | {"partition": f"{row['system']}.{row['stream']}.{row['partition']}"} for row in rows]
-        return NotebookTable(("task", "partition", "checkpointed", "upcoming", "lag"), shown)
+            return _by_partition(handle.lag())
 
     def behind(self) -> int | None:
         """Records left to process; None where a system's offsets are no numbers."""
@@ -178,8 +177,12 @@ class NotebookJob:
         deadline = Deadline(SystemClock(), seconds, pauses_s=(every_s, every_s))
         show = _shown_in_one_place()
         while True:
-            row, behind = self._row(), self.behind()
-            lag = sorted((one for one in self.lag() if one["lag"]), key=lambda one: -one["lag"])[:10]
+            with open_job(self.id) as handle:
+                row, found = standing_row(handle), handle.lag()
+            behind = found.total
+            lag = sorted((one for one in _by_partition(found) if one["lag"]), key=lambda one: -one["lag"])[
+                :10
+            ]
             head = {"task": f"{row['job']}: {row['state']}", "lag": behind}
             show(NotebookTable(("task", "partition", "lag"), [head, *lag]))
             is_there = behind is not None and until_behind is not None and behind <= until_behind
@@ -202,6 +205,12 @@ class NotebookJob:
                         f"job {self.id.shown} still runs; look into {handle.state_directory / 'logs'}"
                     )
         return self.state
+
+
+def _by_partition(lag: JobLag) -> NotebookTable:
+    rows = lag.document()["partitions"]
+    shown = [row | {"partition": f"{row['system']}.{row['stream']}.{row['partition']}"} for row in rows]
+    return NotebookTable(("task", "partition", "checkpointed", "upcoming", "lag"), shown)
 
 
 def jobs() -> NotebookTable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from datetime import UTC, datetime
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
@@ -33,3 +34,11 @@ def log_to_stderr(level: int | str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter(_FORMAT))
     logging.basicConfig(level=level.upper() if isinstance(level, str) else level, handlers=[handler])
+
+
+def utc_text(timestamp_ms: int) -> str:
+    """A time for people: UTC, to the second."""
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp_ms} ms"  # from a clock that people do not have

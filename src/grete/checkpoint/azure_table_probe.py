@@ -9,14 +9,11 @@ from grete.checkpoint.open_store import open_store
 from grete.checkpoint.store import StoreContext
 from grete.clock import SystemClock
 from grete.config.settings import Settings
+from grete.config.settings.azure import ACCOUNT_WAY_OUT
 from grete.environment import grete_home
 from grete.errors import GreteError
 from grete.finding import Finding
 from grete.model.ids import TaskName
-
-_WAY_OUT = (
-    "check azure.storage.connect, and that its key, signature or identity may read and write in the account"
-)
 
 
 def findings(settings: Settings) -> Iterator[Finding]:
@@ -27,6 +24,6 @@ def findings(settings: Settings) -> Iterator[Finding]:
         with closing(store):
             store.read([TaskName("Partition 0")])
     except GreteError as error:
-        yield Finding("azure checkpoints", False, str(error), _WAY_OUT)
+        yield Finding("azure checkpoints", False, str(error), ACCOUNT_WAY_OUT)
     else:
         yield Finding("azure checkpoints", True, f"{settings.azure.account.shown} answers and can be read")

@@ -19,12 +19,12 @@ from grete.cli.options import (
     say_that_spark_is_asked,
     warn,
 )
-from grete.cli.output import print_json, print_table, when
+from grete.cli.output import print_json, print_table
 from grete.cli.rewind_options import add_write_options, is_live, say_whether_written
 from grete.errors import ConfigError, JobError, JobNotFound, MissingExtra
 from grete.migration.note import Outcome
 from grete.model.ids import TaskName
-from grete.text_logs import printable
+from grete.text_logs import printable, utc_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -213,7 +213,7 @@ def _history(options: argparse.Namespace) -> int:
         ("when", "batch", "task", "last processed"),
         [
             (
-                when(row["timestamp_ms"]),
+                utc_text(row["timestamp_ms"]),
                 f"{row['lineage'][:8]}/{row['batch_id']}" if row["lineage"] else "moved",
                 row["task"],
                 ", ".join(f"{ssp}: {offset}" for ssp, offset in row["offsets"].items()),

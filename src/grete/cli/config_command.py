@@ -7,10 +7,10 @@ from typing import Any
 
 from grete.cli.config_change import add_change_options, change_config, or_unset, print_changes, shown_changes
 from grete.cli.options import add_job_options, opened_job
-from grete.cli.output import print_json, when
+from grete.cli.output import print_json
 from grete.errors import ConfigError
 from grete.suggestions import did_you_mean
-from grete.text_logs import printable
+from grete.text_logs import printable, utc_text
 
 _SET_SYNTAX = (
     "write `grete config set KEY VALUE`, or `grete config set KEY=VALUE`, which may be repeated; quote a value that "
@@ -164,7 +164,7 @@ def _history(options: argparse.Namespace) -> int:
         rows.append(
             {
                 "number": generation.number,
-                "when": None if origin is None else when(origin.timestamp_ms),
+                "when": None if origin is None else utc_text(origin.timestamp_ms),
                 "who": None if origin is None else f"{origin.username}@{values.get('hostname', origin.host)}",
                 "source": None if origin is None else origin.source,
                 "run_id": values.get("run-id"),

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from grete.cli.options import add_job_options, opened_job, seconds
 from grete.cli.output import print_json, print_table
 from grete.cli.watching import add_watch_option, watched
 from grete.errors import JobError
 from grete.model.ids import ContainerId
-
-if TYPE_CHECKING:
-    pass
 
 
 def declare(parser: argparse.ArgumentParser) -> None:

@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from grete.cli.options import add_job_options, count, opened_job
-from grete.cli.output import print_json_line, print_table, when
+from grete.cli.output import print_json_line, print_table
 from grete.errors import ConfigError
+from grete.text_logs import utc_text
 
 if TYPE_CHECKING:
     from grete.operations.dead_letters import Letter, Replay
@@ -47,7 +48,7 @@ def _list(options: argparse.Namespace) -> int:
     rows = [
         (
             *(one.number, "yes" if one.is_replayed else "-", one.task, str(one.ssp), one.offset),
-            *(when(one.timestamp_ms), one.error[:200]),
+            *(utc_text(one.timestamp_ms), one.error[:200]),
         )
         for one in letters
     ]

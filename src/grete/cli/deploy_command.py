@@ -7,8 +7,9 @@ import shlex
 from typing import TYPE_CHECKING
 
 from grete.cli.options import add_common_options, add_config_option
-from grete.cli.output import print_json, print_table, when
+from grete.cli.output import print_json, print_table
 from grete.errors import ConfigError
+from grete.text_logs import utc_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,7 +133,7 @@ def _status(options: argparse.Namespace) -> int:
         print(f"job {deployment.job.shown} is not deployed")
         return 0
     rows = [
-        [one.id, one.state, attempt.number, attempt.where, attempt.state, when(attempt.since_ms)]
+        [one.id, one.state, attempt.number, attempt.where, attempt.state, utc_text(attempt.since_ms)]
         for one in found
         for attempt in one.attempts
     ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from grete.cli.options import add_job_options, count, opened_job
-from grete.cli.output import cell, print_json, when
-from grete.text_logs import printable
+from grete.cli.output import cell, print_json
+from grete.text_logs import printable, utc_text
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
         details = "  ".join(f"{name}={cell(value)}" for name, value in row.details.items() if value)
         print(
             printable(
-                f"{when(row.timestamp_ms)}  {row.username or '-':10}  {row.event:18}  {details}".rstrip()
+                f"{utc_text(row.timestamp_ms)}  {row.username or '-':10}  {row.event:18}  {details}".rstrip()
             )
         )
     return 0

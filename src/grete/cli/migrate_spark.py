@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from grete.cli.migrate_take_over import finding, print_findings
 from grete.cli.options import add_job_options, say_that_spark_is_asked
-from grete.cli.output import print_json, print_table, when
+from grete.cli.output import print_json, print_table
 from grete.cli.rewind_options import say_whether_written
 from grete.errors import ConfigError
-from grete.text_logs import printable
+from grete.text_logs import printable, utc_text
 
 if TYPE_CHECKING:
     from grete.migration.spark_take_over import SparkTakeOver
@@ -99,7 +99,7 @@ def _document(found: SparkTakeOver) -> dict[str, Any]:
 
 def _print(found: SparkTakeOver) -> None:
     query = found.query
-    at = "" if query.committed_at_s is None else f", at {when(int(query.committed_at_s * 1000))}"
+    at = "" if query.committed_at_s is None else f", at {utc_text(int(query.committed_at_s * 1000))}"
     print(
         printable(
             f"{query.folder}: query {query.id or 'without id'}, log {query.version}, batch {query.committed} is the "

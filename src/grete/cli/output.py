@@ -7,7 +7,6 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from grete.text_logs import printable
@@ -72,11 +71,3 @@ def cell(value: Any) -> str:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def when(timestamp_ms: int) -> str:
-    """A time for people: UTC, to the second."""
-    try:
-        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    except (ValueError, OverflowError, OSError):
-        return f"{timestamp_ms} ms"  # from a clock that people do not have

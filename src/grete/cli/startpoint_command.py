@@ -6,11 +6,12 @@ import argparse
 from typing import TYPE_CHECKING
 
 from grete.cli.options import add_job_options, opened_job
-from grete.cli.output import print_json, print_table, when
+from grete.cli.output import print_json, print_table
 from grete.cli.rewind_options import add_write_options, is_live, ssp
 from grete.errors import ConfigError, JobError
 from grete.model.ids import TaskName
 from grete.suggestions import or_one_of
+from grete.text_logs import utc_text
 
 if TYPE_CHECKING:
     from grete.model.ids import SystemStreamPartition
@@ -117,7 +118,7 @@ def _show(options: argparse.Namespace) -> int:
                     asked.ssp,
                     asked.task,
                     str(asked.startpoint),
-                    when(asked.startpoint.created_ms),
+                    utc_text(asked.startpoint.created_ms),
                     asked.status,
                 )
                 for asked in found

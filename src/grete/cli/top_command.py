@@ -6,25 +6,21 @@ import argparse
 import curses
 import sys
 import time
-from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from grete.cli.options import add_common_options
-from grete.cli.output import when
 from grete.cli.top_screen import Room, Rows, Screen
 from grete.clock import SystemClock
 from grete.errors import ConfigError, GreteError
-from grete.text_logs import printable
+from grete.text_logs import utc_text
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from grete.model.ids import JobId
     from grete.pages.watch import Watch
 
 _EVERY_MS = 500
-_LAST_LINES, _TAIL_BYTES = 1_000, 256 << 10
+_LAST_LINES = 1_000
 _KEYS: Mapping[int, str] = {
     curses.KEY_UP: "up",
     curses.KEY_DOWN: "down",
@@ -77,7 +73,7 @@ def _show(window: curses.window, watch: Watch) -> None:
     while not screen.is_over:
         height, width = window.getmaxyx()
         window.erase()
-        lines = screen.lines(width - 1, height, f"grete top  {when(SystemClock().wall_ms())} UTC")
+        lines = screen.lines(width - 1, height, f"grete top  {utc_text(SystemClock().wall_ms())} UTC")
         for number, line in enumerate(lines):
             mark = curses.A_REVERSE if number == screen.chosen_line() else curses.A_NORMAL
             window.addstr(number, 0, line, curses.A_BOLD if number == 2 else mark)
@@ -134,25 +130,17 @@ def _tasks(job: JobId, row: Mapping[str, Any]) -> Rows:
 def _log(job: JobId) -> Rows:
     """The ends of the job's logs on this machine, by container."""
     from grete.operations import open_job
+    from grete.operations.container_logs import container_logs, last_lines
 
     try:
         with open_job(job) as handle:
-            paths = sorted((handle.state_directory / "logs").glob("container-*.log"))
+            logs = container_logs(handle)
     except GreteError as error:
         return [{"line": str(error)}]
-    if not paths:
+    if not logs:
         return [{"line": "no container of this job has a log on this machine"}]
-    several = len(paths) > 1
     return [
-        {"line": f"[{path.stem[10:]}] {line}" if several else line} for path in paths for line in _end(path)
+        {"line": f"[{id_}] {line}" if len(logs) > 1 else line}
+        for id_, path in logs.items()
+        for line in last_lines(path, _LAST_LINES)
     ]
-
-
-def _end(path: Path) -> list[str]:
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
-            lines = deque(file, maxlen=_LAST_LINES)
-    except OSError as error:
-        return [str(error)]
-    return [printable(line.decode("utf-8", "replace").rstrip("\n")) for line in lines]

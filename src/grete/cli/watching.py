@@ -8,8 +8,8 @@ from collections.abc import Callable
 from time import sleep
 
 from grete.cli.options import seconds
-from grete.cli.output import when
 from grete.clock import SystemClock
+from grete.text_logs import utc_text
 
 _EVERY_S = 2.0
 _CLEAR = "\x1b[H\x1b[2J\x1b[3J"
@@ -35,7 +35,7 @@ def watched(show: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Nam
             return show(options)
         while True:
             if options.output != "json":
-                print(f"{_CLEAR if sys.stdout.isatty() else ''}{when(SystemClock().wall_ms())} UTC\n")
+                print(f"{_CLEAR if sys.stdout.isatty() else ''}{utc_text(SystemClock().wall_ms())} UTC\n")
             show(options)
             if options.output != "json":
                 print()

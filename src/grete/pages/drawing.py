@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 from markupsafe import Markup, escape
+
+from grete.text_logs import utc_text
 
 _WIDTH, _MARGIN = 960, 12
 
@@ -30,7 +31,7 @@ def life_line(moments: Sequence[Moment], from_ms: int, to_ms: int) -> Markup:
     """What happened between two moments, in four lanes; each mark says what it is when it is pointed at."""
     height = len(_LANE_NAMES) * _LANE_HEIGHT + 22
     span_ms = max(1, to_ms - from_ms)
-    parts = [_open(height, f"{len(moments)} events from {_day(from_ms)} to {_day(to_ms)}", "life")]
+    parts = [_open(height, f"{len(moments)} events from {utc_text(from_ms)} to {utc_text(to_ms)}", "life")]
     for lane, name in enumerate(_LANE_NAMES):
         y = lane * _LANE_HEIGHT + 16
         parts.append(f'<line class="axis" x1="{_MARGIN}" x2="{_WIDTH - _MARGIN}" y1="{y}" y2="{y}"/>')
@@ -38,12 +39,12 @@ def life_line(moments: Sequence[Moment], from_ms: int, to_ms: int) -> Markup:
     for one in moments:
         x = _MARGIN + (_WIDTH - 2 * _MARGIN) * (one.at_ms - from_ms) / span_ms
         y = _LANES[one.kind] * _LANE_HEIGHT + 16
-        said = escape(f"{_day(one.at_ms)}  {one.text}")
+        said = escape(f"{utc_text(one.at_ms)}  {one.text}")
         parts.append(f'<circle class="{one.kind}" cx="{x:.1f}" cy="{y}" r="5"><title>{said}</title></circle>')
     base = height - 4
-    parts.append(f'<text class="lane" x="{_MARGIN}" y="{base}">{_day(from_ms)}</text>')
+    parts.append(f'<text class="lane" x="{_MARGIN}" y="{base}">{utc_text(from_ms)}</text>')
     parts.append(
-        f'<text class="lane" x="{_WIDTH - _MARGIN}" y="{base}" text-anchor="end">{_day(to_ms)}</text></svg>'
+        f'<text class="lane" x="{_WIDTH - _MARGIN}" y="{base}" text-anchor="end">{utc_text(to_ms)}</text></svg>'
     )
     return Markup("".join(parts))  # noqa: S704 - what is foreign in it is escaped above
 
@@ -137,7 +138,3 @@ def _open(height: int, label: str, kind: str) -> str:
 
 def _span(seconds: float) -> str:
     return f"{seconds / 60:,.0f} min" if seconds >= 120 else f"{seconds:,.0f} s"
-
-
-def _day(at_ms: int) -> str:
-    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from grete.text_logs import printable
+from grete.text_logs import printable, utc_text
 
 
 class Renderer:
@@ -66,13 +65,8 @@ def counted(count: int, one: str) -> str:
 
 
 def moment(at_ms: int | None) -> str:
-    """A time in UTC, to the second."""
-    if at_ms is None:
-        return "-"
-    try:
-        return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
-    except (ValueError, OverflowError, OSError):
-        return f"{at_ms} ms"  # from a clock that people do not have
+    """A time in UTC, to the second; a dash for none."""
+    return "-" if at_ms is None else utc_text(at_ms)
 
 
 def ago(at_ms: int | None) -> str:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from grete.checkpoint.rewind_target import startpoint_target
@@ -19,18 +17,19 @@ from grete.metadata.assignments import TaskAssignments
 from grete.metadata.history import HistoryEvent
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
 from grete.model.job import TaskMode
+from grete.operations.container_logs import container_logs, last_lines
 from grete.operations.container_status import container_rows
 from grete.operations.job_handle import JobHandle
 from grete.pages.drawing import Box, Moment, life_line, line_chart, pipeline_graph
 from grete.pages.paging import Page, paged
-from grete.pages.rendering import moment, number
+from grete.pages.rendering import number
 from grete.pages.watch import Sample, rate_now, rates
-from grete.text_logs import printable
+from grete.text_logs import printable, utc_text
 
 Values = dict[str, Any]
 Query = Mapping[str, str]
 _HOURS = {"1": 1, "24": 24, "168": 168}
-_LAST_LINES, _LONGEST_LINE = 200, 2_000
+_LAST_LINES = 200
 _COMMITS = 50
 _RECORDS, _LONGEST_RECORD = 50, 4_000
 _FAILURES = frozenset({"failed", "container-given-up", "config-refused", "query-stuck"})
@@ -91,7 +90,7 @@ def _of(groups: Mapping[str, Mapping[str, Any]], prefix: str) -> list[tuple[str,
 
 def _figures(found: Mapping[str, Any]) -> list[str]:
     return [
-        f"{name}: {moment(int(value)) if name == 'watermark-ms' else number(value)}"
+        f"{name}: {utc_text(int(value)) if name == 'watermark-ms' else number(value)}"
         for name, value in sorted(found.items())
         if isinstance(value, int | float)
     ]
@@ -246,29 +245,18 @@ def _cut(text: str, most: int) -> str:
 def failures(handle: JobHandle, query: Query) -> Values:
     """How containers ended, the ends of their logs, and messages that were set aside."""
     rows = [_event(one) for one in reversed(handle.history()) if kind_of(one) == "failure"]
-    folder = handle.state_directory / "logs"
-    logs = {path.stem.removeprefix("container-"): path for path in sorted(folder.glob("container-*.log"))}
+    logs = container_logs(handle)
     chosen = query.get("container") or next(iter(logs), "")
     letters, problem = _dead_letters(handle)
     return {
         "failures": rows[:100],
         "logs": list(logs),
         "chosen": chosen,
-        "lines": _last_lines(logs[chosen]) if chosen in logs else [],
-        "folder": str(folder),
+        "lines": last_lines(logs[chosen], _LAST_LINES) if chosen in logs else [],
+        "folder": str(handle.state_directory / "logs"),
         "letters": letters,
         "letters_problem": problem,
     }
-
-
-def _last_lines(path: Path) -> list[str]:
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - _LAST_LINES * _LONGEST_LINE))
-            found = deque(file, maxlen=_LAST_LINES)
-    except OSError as error:
-        return [str(error)]
-    return [printable(line[:_LONGEST_LINE].decode("utf-8", "replace").rstrip("\n")) for line in found]
 
 
 def _dead_letters(handle: JobHandle) -> tuple[list[Values], str]:

@@ -22,6 +22,10 @@ EMULATOR = {
 }
 """`UseDevelopmentStorage=true`: the account that every emulator has, with its public key."""
 
+ACCOUNT_WAY_OUT = (
+    "check azure.storage.connect, and that its key, signature or identity may read and write in the account"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class AzureAccount:
