@@ -138,7 +138,7 @@ def rates(samples: Sequence[Sample]) -> list[tuple[float, float]]:
     found = []
     for before, after in pairwise(samples):
         passed_s = after.at_s - before.at_s
-        if 0 < passed_s < 10 * _EVERY_S:
+        if 0 < passed_s < 2 * _IDLE_S:
             found.append((after.at_s, max(0, after.position - before.position) / passed_s))
     return found
 

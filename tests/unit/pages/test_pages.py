@@ -376,6 +376,10 @@ def test_a_rate_is_what_was_processed_between_looks_and_a_rewind_counts_as_none(
     samples = [Sample(100.0, 50, 0), Sample(102.0, 30, 20), Sample(104.0, 40, 10), Sample(106.0, 0, 50)]
     assert rates(samples) == [(102.0, 10.0), (104.0, 0.0), (106.0, 20.0)]
     assert rate_now(samples) == pytest.approx(50 / 6)
+    unattended = [Sample(0.0, 0, 0), Sample(31.0, 0, 62), Sample(500.0, 0, 90)]
+    assert rates(unattended) == [(31.0, 2.0)], (
+        "looked at twice a minute while nobody does; over a gap nothing is known"
+    )
     assert rate_now(samples[:1]) is None
     assert rate_now([]) is None
 
