@@ -32,6 +32,7 @@ from grete.coordinator.coordinator import (
     WaitForEvents,
 )
 from grete.coordinator.events import Event
+from grete.coordinator.figure_recorder import FigureRecorder
 from grete.coordinator.monitors.watch import Monitors
 from grete.coordinator.plan import Planner
 from grete.coordinator.renewal import Renewal
@@ -195,6 +196,9 @@ class Incarnation:
         self._stack.callback(server.close)
         self._stack.callback(pages.close)
         self._stack.callback(view.containers.stop_holding)  # the server ends when it has answered
+        figures = FigureRecorder(view, settings.job.state_directory(self.job, self._home))
+        figures.start()
+        self._stack.callback(figures.close)
         if self._on_view is not None:
             self._on_view(view)
         self._signals.listen()

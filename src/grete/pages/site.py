@@ -190,7 +190,7 @@ class Pages:
                 case "coordination":
                     return views.coordination(handle)
                 case _:
-                    return views.overview(handle, row, self._watch.samples(job), query)
+                    return views.overview(handle, row, self._watch, query)
 
     # --- actions ---
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from grete.checkpoint.rewind_target import startpoint_target
@@ -23,7 +23,7 @@ from grete.operations.job_handle import JobHandle
 from grete.pages.drawing import Box, Moment, life_line, line_chart, pipeline_graph
 from grete.pages.paging import Page, paged
 from grete.pages.rendering import number
-from grete.pages.watch import Sample, rate_now, rates
+from grete.pages.watch import Watch, rate_now
 from grete.text_logs import printable, utc_text
 
 Values = dict[str, Any]
@@ -39,7 +39,7 @@ _CHANGES = frozenset(
 _STARTS, _ENDS = frozenset({"deployment", "attempt"}), frozenset({"finished", "stopped"})
 
 
-def overview(handle: JobHandle, row: Values, samples: Sequence[Sample], query: Query) -> Values:
+def overview(handle: JobHandle, row: Values, watch: Watch, query: Query) -> Values:
     """How the job stands, what to do about it, and its life so far."""
     history = handle.history()
     hours = query.get("hours", "")
@@ -48,16 +48,19 @@ def overview(handle: JobHandle, row: Values, samples: Sequence[Sample], query: Q
     if hours in _HOURS:
         from_ms = to_ms - _HOURS[hours] * 3_600_000
     moments = [moment for one in history if (moment := _moment(one)).at_ms >= from_ms]
+    course = watch.course(handle.job, handle.state_directory)
     return {
         "row": row,
         "next_steps": next_steps(handle, row),
-        "rate": rate_now(samples),
+        "rate": rate_now(watch.samples(handle.job)),
         "life": life_line(moments, from_ms, to_ms),
         "hours": hours,
-        "behind_chart": line_chart(
-            [(one.at_s, float(one.behind)) for one in samples if one.behind is not None], "records behind"
+        "behind_chart": line_chart(course.behind, "records behind"),
+        "rate_chart": line_chart(course.rate, "records per second"),
+        "commit_chart": line_chart(
+            [(at_s, 1000 * took_s) for at_s, took_s in course.commit_s], "ms per commit"
         ),
-        "rate_chart": line_chart(rates(samples), "records per second"),
+        "commit_s": course.commit_s[-1][1] if course.commit_s else None,
         "history": paged([_event(one) for one in reversed(history)], query, ("event", "text", "who")),
         "containers": container_rows(handle),
         "pipelines": pipelines(handle, row),

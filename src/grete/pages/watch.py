@@ -8,8 +8,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from grete.coordinator.figure_file import Figures, read_figures
 from grete.errors import GreteError
 from grete.model.ids import JobId
 from grete.operations.job_status import JobLook, empty_row
@@ -19,6 +21,7 @@ _EVERY_S = 2.0
 _IDLE_S = 30.0
 _KEPT = 1_800
 """Samples of a job: the last hour at one in two seconds, some 200 kB."""
+_HOUR_S = 3_600.0
 _WITHIN_S = 3.0
 _FIRST_S = 0.2
 """A page does not wait longer for the first look: it follows by itself."""
@@ -85,9 +88,13 @@ class Watch:
         return job in self._jobs()
 
     def samples(self, job: JobId) -> list[Sample]:
-        """The job's figures of the last hour, oldest first."""
+        """What was seen of the job in the last hour, oldest first."""
         with self._lock:
             return list(self._samples.get(job, ()))
+
+    def course(self, job: JobId, folder: Path) -> Course:
+        """The last hour of a job: what its coordinator has written in its folder, then what was seen since."""
+        return course_of(read_figures(folder), self.samples(job), time.time())
 
     def look_again(self) -> None:
         """Something was changed: let the next look be now."""
@@ -125,6 +132,28 @@ class Watch:
             for job, row in rows.items():
                 if row["run_by"] is not None:
                     self._samples[job].append(Sample(now_s, row["behind"], _position(row["lag"])))
+
+
+class Course(NamedTuple):
+    """Points of a chart, each a time and a value, oldest first."""
+
+    behind: list[tuple[float, float]]
+    rate: list[tuple[float, float]]
+    commit_s: list[tuple[float, float]]
+
+
+def course_of(figures: Sequence[Figures], samples: Sequence[Sample], now_s: float) -> Course:
+    """Figures as far as there are no samples, which are closer to one another, of the hour before `now_s`."""
+    recent = [one for one in figures if now_s - _HOUR_S <= one.at_s <= now_s]
+    seen_s = samples[0].at_s if samples else now_s
+    before = [one for one in recent if one.at_s < seen_s]
+    behind = [(one.at_s, one.behind) for one in before] + [(one.at_s, one.behind) for one in samples]
+    return Course(
+        behind=[(at_s, float(records)) for at_s, records in behind if records is not None],
+        rate=[(one.at_s, one.records_per_s) for one in before if one.records_per_s is not None]
+        + rates(samples),
+        commit_s=[(one.at_s, one.commit_s) for one in recent if one.commit_s is not None],
+    )
 
 
 def _position(lag: Mapping[str, Any]) -> int:

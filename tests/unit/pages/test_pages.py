@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
@@ -12,6 +13,7 @@ from starlette.testclient import TestClient
 from tests.unit.finished_job import CONFIG, config, opened
 
 from grete.clock import SystemClock
+from grete.coordinator.figure_file import FigureFile, Figures
 from grete.metadata.history import History, HistoryEvent
 from grete.metadata.job_index import jobs
 from grete.model.messages import SET_TASK_PARTITION
@@ -20,7 +22,7 @@ from grete.pages.paging import paged
 from grete.pages.sign_in import SignIn
 from grete.pages.site import PAGES
 from grete.pages.views import kind_of, pipelines
-from grete.pages.watch import Sample, Watch, rate_now, rates
+from grete.pages.watch import Sample, Watch, course_of, rate_now, rates
 from grete.server.guard import Guard
 from grete.server.rights import Right, Tokens, one_time_code
 from grete.testing.waiting import eventually
@@ -370,6 +372,28 @@ def test_a_long_table_is_searched_sorted_and_cut() -> None:
     assert (found.found, found.number, len(found.rows)) == (111, 2, 11)
     assert paged(rows, {"page": "x", "sort": "nothing"}, ("task",)).number == 1
     assert paged(rows, {"page": "999999"}, ("task",)).number == 100
+
+
+def test_the_last_hour_is_there_after_a_restart_of_the_server(reader: TestClient) -> None:
+    with opened() as handle:
+        file = FigureFile(handle.state_directory)
+    now_s = time.time()
+    for ago_s, behind in ((7_200, 900), (1_800, 40), (900, 80), (60, 20)):
+        file.append(Figures(now_s - ago_s, behind, behind / 2, behind / 10_000))
+    page = reader.get("/ui/job/orders/").text
+    assert "records behind: at most 80 in the last 29 min" in page
+    assert "records per second: at most 40 in the last 29 min" in page
+    assert "ms per commit: at most 8 in the last 29 min" in page
+    assert re.search(r'Milliseconds per commit</span><span class="value">2<', page)
+
+
+def test_what_was_seen_goes_on_from_what_was_written() -> None:
+    figures = [Figures(at_s, 10, 1.0, 0.5) for at_s in (10.0, 20.0, 30.0, 40.0)]
+    samples = [Sample(25.0, 3, 100), Sample(27.0, None, 120)]
+    course = course_of(figures, samples, 35.0)
+    assert course.behind == [(10.0, 10.0), (20.0, 10.0), (25.0, 3.0)]
+    assert course.rate == [(10.0, 1.0), (20.0, 1.0), (27.0, 10.0)]
+    assert course.commit_s == [(10.0, 0.5), (20.0, 0.5), (30.0, 0.5)]
 
 
 def test_a_rate_is_what_was_processed_between_looks_and_a_rewind_counts_as_none() -> None:
