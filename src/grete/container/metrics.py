@@ -16,6 +16,7 @@ from grete.model.ids import TaskName
 from grete.tasks.commit.base import BatchOutcome
 from grete.wire.metric_values import (
     CONTAINER_GROUP,
+    ENGINE,
     TASK_GROUP,
     Count,
     Durations,
@@ -77,16 +78,22 @@ class _Registry:
                 group.setdefault(name, _Timer()).add(value, now_s)
 
     def totals(self) -> dict[str, dict[str, MetricValue]]:
-        return {group: dict(self._numbers(metrics)) for group, metrics in self._groups.items()}
+        return {
+            group: dict(self._numbers(metrics, texts=group.startswith(ENGINE)))
+            for group, metrics in self._groups.items()
+        }
 
-    def _numbers(self, metrics: Mapping[str, int | Level | _Timer]) -> Iterator[tuple[str, MetricValue]]:
+    def _numbers(
+        self, metrics: Mapping[str, int | Level | _Timer], *, texts: bool
+    ) -> Iterator[tuple[str, MetricValue]]:
+        """Texts of the engine alone: an application's may be of any length, and nothing reads them."""
         for name, one in metrics.items():
             match one:
                 case int():
                     yield name, Count(one)
                 case _Timer():
                     yield name, Durations(one.count, one.total)
-                case Level(value) if value is not None and not isinstance(value, str):
+                case Level(value) if value is not None and (texts or not isinstance(value, str)):
                     yield name, one
 
     def snapshot(self, now_s: float) -> dict[str, dict[str, Any]]:

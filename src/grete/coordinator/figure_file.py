@@ -36,7 +36,9 @@ def _parsed(line: str) -> Figures | None:
     fields = line.split("\t")
     try:
         at_s, behind, rate, commit_s = (float(field) if field else None for field in fields)
-        return None if at_s is None else Figures(at_s, None if behind is None else int(behind), rate, commit_s)
+        return (
+            None if at_s is None else Figures(at_s, None if behind is None else int(behind), rate, commit_s)
+        )
     except (ValueError, OverflowError):
         return None
 

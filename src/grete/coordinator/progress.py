@@ -11,12 +11,11 @@ from msgspec import UNSET
 
 from grete.clock import Clock
 from grete.wire.container_protocol import Heartbeat
-from grete.wire.metric_values import Count, Durations, Level, MetricValue, ReportedMetrics
+from grete.wire.metric_values import ENGINE, Count, Durations, Level, MetricValue, ReportedMetrics
 
 _WINDOW_S = 60.0
 _OUTAGE_OVER_S = 60.0
 """A container that has been at work for so long waits for nothing more, though no batch has shown it."""
-_ENGINE = "spark."
 
 
 @dataclass(slots=True)
@@ -35,13 +34,16 @@ class ContainerProgress:
     waited_s: float = 0.0
 
     @property
-    def engine(self) -> dict[str, dict[str, float]]:
-        """Spark's own figures of a pipeline's query: by group, without `spark.`, and name; of a timer the average."""
+    def engine(self) -> dict[str, dict[str, float | str]]:
+        """Spark's own figures of a pipeline's query: by group, without `spark.`, and name; of a timer the average.
+
+        In the group `query` there may be a text, the address of Spark's own `page`.
+        """
         groups = {} if self.metrics is None else self.metrics.container
         return {
-            group.removeprefix(_ENGINE): {name: _number(value) for name, value in sorted(values.items())}
+            group.removeprefix(ENGINE): {name: _number(value) for name, value in sorted(values.items())}
             for group, values in sorted(groups.items())
-            if group.startswith(_ENGINE)
+            if group.startswith(ENGINE)
         }
 
     @property
@@ -51,8 +53,10 @@ class ContainerProgress:
         return max(0, last - first) / (last_s - first_s) if last_s > first_s else 0.0
 
 
-def _number(value: MetricValue) -> float:
+def _number(value: MetricValue) -> float | str:
     match value:
+        case Level(str() as text):
+            return text
         case Durations(count, total):
             return total / count if count else 0.0
         case Level(int() | float() as number) | Count(number):

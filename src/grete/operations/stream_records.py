@@ -1,13 +1,20 @@
-"""Records of a stream for people: read a partition from somewhere, and show bytes as what they may be."""
+"""Records of a stream for people: read a partition from somewhere, and show bytes as what they are or may be."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from grete.api import Serde
+from grete.application.serdes import BUILT_IN
+from grete.config.settings import Settings
+from grete.errors import GreteError
+from grete.model.ids import SystemStream
 from grete.model.streams import Headers
 from grete.systems.base import System
+
+Decode = Callable[[bytes | None], Any]
 
 
 class StreamRecord(NamedTuple):
@@ -19,6 +26,13 @@ class StreamRecord(NamedTuple):
     value: bytes | None
     timestamp_ms: int
     headers: Headers = ()
+
+
+class Decoders(NamedTuple):
+    """How keys and values of a stream or store are shown."""
+
+    key: Decode
+    value: Decode
 
 
 def read_records(system: System, stream: str, partition: int, start: int) -> Iterator[StreamRecord]:
@@ -34,6 +48,46 @@ def oldest_offset(system: System, stream: str, partition: int) -> int:
     """Where reading a partition begins."""
     offsets = system.offsets(stream)[partition]
     return int(offsets.oldest or offsets.upcoming)
+
+
+def stream_decoders(stream: SystemStream, settings: Settings) -> Decoders:
+    """Those of the serdes that the configuration names; see `_decode_by`."""
+    own = settings.stream(stream)
+    key, value = (None if said is None else said[1] for said in (own.key_serde, own.msg_serde))
+    return Decoders(_decode_by(key, settings), _decode_by(value, settings))
+
+
+def store_decoders(store: str, settings: Settings) -> Decoders:
+    """As `stream_decoders`, of a store and its changelog."""
+    own = settings.store(store)
+    return Decoders(_decode_by(own.key_serde, settings), _decode_by(own.msg_serde, settings))
+
+
+def _decode_by(name: str | None, settings: Settings) -> Decode:
+    """A serde of grete's that needs no server, else `decoded`: no code of the application runs to show a record.
+
+    What the serde cannot read is shown as what it may be, too.
+    """
+    serde: Serde | None = None
+    if name is not None:
+        implementation = settings.serde(name).implementation
+        if implementation in BUILT_IN and implementation != "bytes":
+            serde = BUILT_IN[implementation]()
+        elif implementation == "avro":
+            from grete.serdes.avro import AvroSerde  # its library, which few configurations need
+
+            serde = AvroSerde.from_config(name, settings)
+    if serde is None:
+        return decoded
+    read = serde.from_bytes
+
+    def decode(data: bytes | None) -> Any:
+        try:
+            return read(data)
+        except (GreteError, ValueError, TypeError, LookupError, EOFError, RecursionError):
+            return decoded(data)
+
+    return decode
 
 
 def decoded(data: bytes | None) -> Any:

@@ -14,7 +14,7 @@ _SIZE = 100
 class Page:
     """Some rows of a table, and the links to the others."""
 
-    rows: Sequence[Mapping[str, Any]]
+    rows: Sequence[dict[str, Any]]
     total: int
     found: int
     number: int
@@ -37,7 +37,7 @@ class Page:
 
 
 def paged(
-    rows: Sequence[Mapping[str, Any]], query: Mapping[str, str], columns: Sequence[str], *, size: int = _SIZE
+    rows: Sequence[dict[str, Any]], query: Mapping[str, str], columns: Sequence[str], *, size: int = _SIZE
 ) -> Page:
     """The page of these rows that a query asks for; columns are those by which it may be searched and sorted."""
     text = query.get("q", "")[:200]

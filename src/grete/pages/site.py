@@ -178,7 +178,7 @@ class Pages:
         with open_job(job) as handle:
             match page:
                 case "work":
-                    return views.work(handle, row, query)
+                    return views.work(handle, row, self._watch, query)
                 case "checkpoints":
                     return views.checkpoints(handle, query)
                 case "config":
@@ -186,7 +186,9 @@ class Pages:
                 case "failures":
                     return views.failures(handle, query)
                 case "streams":
-                    return views.streams(handle, query)
+                    from grete.pages.stream_views import streams  # Arrow
+
+                    return streams(handle, query)
                 case "coordination":
                     return views.coordination(handle)
                 case _:

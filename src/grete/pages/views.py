@@ -7,21 +7,22 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from grete.checkpoint.rewind_target import startpoint_target
 from grete.checkpoint.task_commit import TaskCommit
 from grete.config.keys import find_key
 from grete.config.redact import redact, redact_value
 from grete.config.rules.changes import diff
-from grete.errors import ConfigError, GreteError, StreamError
+from grete.errors import GreteError
 from grete.metadata.assignments import TaskAssignments
 from grete.metadata.history import HistoryEvent
-from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
+from grete.model.ids import TaskName
 from grete.model.job import TaskMode
+from grete.operations.causes import what_led_to_it
 from grete.operations.container_logs import container_logs, last_lines
 from grete.operations.container_status import container_rows
 from grete.operations.job_handle import JobHandle
+from grete.operations.store_sizes import store_bytes
 from grete.pages.drawing import Box, Moment, life_line, line_chart, pipeline_graph
-from grete.pages.paging import Page, paged
+from grete.pages.paging import paged
 from grete.pages.rendering import number
 from grete.pages.watch import Watch, rate_now
 from grete.text_logs import printable, utc_text
@@ -39,6 +40,9 @@ _CHANGES = frozenset(
 _STARTS, _ENDS = frozenset({"deployment", "attempt"}), frozenset({"finished", "stopped"})
 
 
+_WELL = frozenset({"starting", "running", "finished", "stopped", "never ran"})
+
+
 def overview(handle: JobHandle, row: Values, watch: Watch, query: Query) -> Values:
     """How the job stands, what to do about it, and its life so far."""
     history = handle.history()
@@ -51,6 +55,7 @@ def overview(handle: JobHandle, row: Values, watch: Watch, query: Query) -> Valu
     course = watch.course(handle.job, handle.state_directory)
     return {
         "row": row,
+        "causes": [] if row["state"] in _WELL else what_led_to_it(history),
         "next_steps": next_steps(handle, row),
         "rate": rate_now(watch.samples(handle.job)),
         "life": life_line(moments, from_ms, to_ms),
@@ -79,8 +84,14 @@ def pipelines(handle: JobHandle, row: Values) -> Values:
         graphs[container] = {
             "graph": pipeline_graph([sources, *([one] for one in reversed(operators)), outputs]),
             "query": _figures(groups.get("query", {})),
+            "page": _address(groups.get("query", {}).get("page")),
         }
     return graphs
+
+
+def _address(text: Any) -> str | None:
+    """A container's word for where a page is: no link that does something else."""
+    return text if isinstance(text, str) and text.startswith(("http://", "https://")) else None
 
 
 def _of(groups: Mapping[str, Mapping[str, Any]], prefix: str) -> list[tuple[str, Mapping[str, Any]]]:
@@ -122,7 +133,7 @@ def next_steps(handle: JobHandle, row: Values) -> list[tuple[str, str]]:
     return steps
 
 
-def work(handle: JobHandle, row: Values, query: Query) -> Values:
+def work(handle: JobHandle, row: Values, watch: Watch, query: Query) -> Values:
     """Containers, and each partition of each task with where it is."""
     assigned = TaskAssignments(handle.stream)
     containers, modes = assigned.read(), assigned.modes()
@@ -146,8 +157,19 @@ def work(handle: JobHandle, row: Values, query: Query) -> Values:
                     "changelog": changelogs.get(task),
                 }
             )
-    columns = ("task", "container", "partition", "behind", "mode")
-    return {"containers": container_rows(handle), "tasks": paged(tasks, query, columns), "row": row}
+    shown = paged(tasks, query, ("task", "container", "partition", "behind", "mode"))
+    rate_of = watch.partition_rates(handle.job)
+    for one in shown.rows:
+        one["rate"] = rate_of(one["task"], one["partition"])
+        one["stored"] = (
+            store_bytes(handle, one["task"], one["container"]) if handle.settings.is_stateful else None
+        )
+    return {
+        "containers": container_rows(handle),
+        "tasks": shown,
+        "row": row,
+        "has_stores": handle.settings.is_stateful,
+    }
 
 
 def checkpoints(handle: JobHandle, query: Query) -> Values:
@@ -264,6 +286,7 @@ def failures(handle: JobHandle, query: Query) -> Values:
 
 def _dead_letters(handle: JobHandle) -> tuple[list[Values], str]:
     from grete.operations.dead_letters import open_dead_letters  # Arrow
+    from grete.pages.stream_views import shown
 
     if handle.settings.task.dead_letters is None:
         return [], "the job sets nothing aside: task.poison.dead-letter.stream is not set"
@@ -281,107 +304,11 @@ def _dead_letters(handle: JobHandle) -> tuple[list[Values], str]:
             "offset": one.offset,
             "error": one.error[:500],
             "at_ms": one.timestamp_ms,
-            "value": _shown(one.value),
+            "value": shown(one.value),
         }
         for one in sorted(found, key=lambda one: -one.timestamp_ms)
     ]
     return letters, ""
-
-
-def _shown(data: bytes | None) -> str:
-    """Bytes as text, cut where they are long."""
-    import json
-
-    from grete.operations.stream_records import decoded
-
-    if data is None:
-        return ""
-    found = decoded(data[: 2 * _LONGEST_RECORD])
-    text = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
-    more = (
-        f" … ({len(data):,} bytes)" if len(text) > _LONGEST_RECORD or len(data) > 2 * _LONGEST_RECORD else ""
-    )
-    return printable(text[:_LONGEST_RECORD]) + more
-
-
-def streams(handle: JobHandle, query: Query) -> Values:
-    """The streams of a job, and records of a partition from somewhere."""
-    settings = handle.settings
-    names = {str(one): "input" for one in settings.task.all_inputs}
-    names |= {str(one): "output" for one in settings.task.outputs}
-    for store in map(settings.store, settings.store_names):
-        if store.changelog:
-            system = store.changelog_system or settings.coordinator.system
-            names.setdefault(f"{system}.{store.changelog_stream(handle.job)}", f"changelog of {store.name}")
-    chosen = query.get("stream") or next(iter(sorted(names)), "")
-    found: Values = {
-        "names": sorted(names.items()),
-        "chosen": chosen,
-        "problem": "",
-        "records": [],
-        "offsets": None,
-    }
-    if chosen not in names:  # a name of somebody's is no reason to ask a broker
-        return found
-    try:
-        return found | _records(handle, SystemStream.parse(chosen), query)
-    except GreteError as error:
-        return found | {"problem": str(error)}
-
-
-def _records(handle: JobHandle, name: SystemStream, query: Query) -> Values:
-    from grete.operations.stream_records import oldest_offset, read_records  # Arrow
-
-    text, place = query.get("search", ""), query.get("at", "")
-    with handle.system(name.system) as system:
-        offsets = system.offsets(name.stream)
-        if not offsets:
-            raise StreamError(f"{name} has no partition")
-        partition = _number(query, "partition", 0)
-        if partition not in offsets:
-            raise ConfigError(f"{name} has partitions 0 to {max(offsets)}, not {partition}")
-        oldest, upcoming = oldest_offset(system, name.stream, partition), int(offsets[partition].upcoming)
-        start = max(oldest, upcoming - _RECORDS)
-        if place.isdecimal():
-            start = min(max(oldest, _number(query, "at", 0)), upcoming)
-        elif place:
-            start = int(
-                system.offset_at(SystemStreamPartition(name.system, name.stream, partition), _time_ms(place))
-            )
-        shown: list[Values] = []
-        last = start
-        for record in read_records(system, name.stream, partition, start):
-            last = record.offset + 1
-            key, value = _shown(record.key), _shown(record.value)
-            if not text or text in key or text in value:
-                shown.append(
-                    {"offset": record.offset, "at_ms": record.timestamp_ms, "key": key, "value": value}
-                )
-            if len(shown) >= _RECORDS or last - start >= 20_000:
-                break
-    return {
-        "records": shown,
-        "partition": partition,
-        "partitions": sorted(offsets),
-        "offsets": {"oldest": oldest, "upcoming": upcoming, "from": start, "next": last},
-    }
-
-
-def _time_ms(text: str) -> int:
-    """A moment as the target of a rewind has it: ISO 8601, in UTC without a zone."""
-    try:
-        return startpoint_target(f"timestamp:{text}").timestamp_ms or 0
-    except GreteError as error:
-        raise ConfigError(
-            f"{text[:50]!r} is neither an offset nor a time, such as 2026-03-01T02:30:00"
-        ) from error
-
-
-def _number(query: Query, name: str, default: int) -> int:
-    text = query.get(name) or str(default)
-    if not text.isascii() or not text.isdecimal() or len(text) > 19:
-        raise ConfigError(f"{name} is a number, not {text[:50]!r}")
-    return int(text)
 
 
 def coordination(handle: JobHandle) -> Values:
@@ -426,6 +353,3 @@ def _event(one: HistoryEvent) -> Values:
 
 def _details(one: HistoryEvent) -> str:
     return ", ".join(f"{name}={value}" for name, value in one.details.items() if value)
-
-
-__all__ = ["Page", "checkpoints", "configuration", "coordination", "failures", "overview", "streams", "work"]

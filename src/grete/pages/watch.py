@@ -21,6 +21,7 @@ _EVERY_S = 2.0
 _IDLE_S = 30.0
 _KEPT = 1_800
 """Samples of a job: the last hour at one in two seconds, some 200 kB."""
+_MARK_EVERY_S = 10.0
 _HOUR_S = 3_600.0
 _WITHIN_S = 3.0
 _FIRST_S = 0.2
@@ -35,6 +36,13 @@ class Sample(NamedTuple):
     position: int
 
 
+class Mark(NamedTuple):
+    """Where each task's partitions were at a time."""
+
+    at_s: float
+    positions: Mapping[tuple[str, str], int]
+
+
 class Watch:
     """The rows of some jobs, and their figures over time; looked at every two seconds while somebody does."""
 
@@ -42,6 +50,8 @@ class Watch:
         self._jobs = jobs
         self._rows: dict[JobId, dict[str, Any]] = {}
         self._samples: dict[JobId, deque[Sample]] = {}
+        self._marks: dict[JobId, deque[Mark]] = {}
+        self._seen_s = 0.0
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._looked_at_s = 0.0
@@ -96,6 +106,20 @@ class Watch:
         """The last hour of a job: what its coordinator has written in its folder, then what was seen since."""
         return course_of(read_figures(folder), self.samples(job), time.time())
 
+    def partition_rates(self, job: JobId) -> Callable[[str, str], float | None]:
+        """Records per second of a task's partition over the last ten to twenty seconds; None where not known."""
+        with self._lock:
+            marks, row = tuple(self._marks.get(job, ())), self._rows.get(job)
+        if not marks or row is None or self._seen_s - marks[0].at_s < _EVERY_S / 2:
+            return lambda task, partition: None
+        passed_s, before, now = self._seen_s - marks[0].at_s, marks[0].positions, _positions(row["lag"])
+
+        def rate(task: str, partition: str) -> float | None:
+            first, last = before.get((task, partition)), now.get((task, partition))
+            return None if first is None or last is None else max(0, last - first) / passed_s
+
+        return rate
+
     def look_again(self) -> None:
         """Something was changed: let the next look be now."""
         with self._changed:
@@ -129,9 +153,16 @@ class Watch:
         with self._lock:
             self._rows = rows
             self._samples = {job: self._samples.get(job) or deque(maxlen=_KEPT) for job in rows}
+            self._marks = {job: self._marks.get(job) or deque(maxlen=2) for job in rows}
+            self._seen_s = now_s
             for job, row in rows.items():
-                if row["run_by"] is not None:
-                    self._samples[job].append(Sample(now_s, row["behind"], _position(row["lag"])))
+                if row["run_by"] is None:
+                    self._marks[job].clear()
+                    continue
+                positions = _positions(row["lag"])
+                self._samples[job].append(Sample(now_s, row["behind"], sum(positions.values())))
+                if not self._marks[job] or now_s - self._marks[job][-1].at_s >= _MARK_EVERY_S:
+                    self._marks[job].append(Mark(now_s, positions))
 
 
 class Course(NamedTuple):
@@ -156,10 +187,13 @@ def course_of(figures: Sequence[Figures], samples: Sequence[Sample], now_s: floa
     )
 
 
-def _position(lag: Mapping[str, Any]) -> int:
-    """The sum of what is processed: it grows by one with each record, but for markers of a broker's."""
-    positions = (row["checkpointed"] for row in lag["partitions"])
-    return sum(int(text) for text in positions if text is not None and text.isdecimal())
+def _positions(lag: Mapping[str, Any]) -> dict[tuple[str, str], int]:
+    """What is processed of each task's partition: it grows by one with each record, but for markers of a broker's."""
+    return {
+        (row["task"] or "", f"{row['system']}.{row['stream']}.{row['partition']}"): int(row["checkpointed"])
+        for row in lag["partitions"]
+        if row["checkpointed"] is not None and row["checkpointed"].isdecimal()
+    }
 
 
 def rates(samples: Sequence[Sample]) -> list[tuple[float, float]]:

@@ -37,6 +37,8 @@ class Durations(Struct, frozen=True, tag="timer"):
     total: float
 
 
+ENGINE = "spark."
+"""Groups of a container's metrics that begin so are Spark's of a pipeline's query."""
 MetricValue = Count | Level | Durations
 Metrics = Mapping[str, Mapping[str, MetricValue]]
 """Group -> name -> value."""

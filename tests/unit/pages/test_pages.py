@@ -3,85 +3,23 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 from tests.unit.finished_job import CONFIG, config, opened
+from tests.unit.pages.browser import form_of
 
-from grete.clock import SystemClock
-from grete.coordinator.figure_file import FigureFile, Figures
 from grete.metadata.history import History, HistoryEvent
 from grete.metadata.job_index import jobs
-from grete.model.messages import SET_TASK_PARTITION
-from grete.pages.job_pages import application
 from grete.pages.paging import paged
-from grete.pages.sign_in import SignIn
 from grete.pages.site import PAGES
 from grete.pages.views import kind_of, pipelines
-from grete.pages.watch import Sample, Watch, course_of, rate_now, rates
-from grete.server.guard import Guard
-from grete.server.rights import Right, Tokens, one_time_code
-from grete.testing.waiting import eventually
+from grete.pages.watch import Sample, Watch, rate_now, rates
 
-TOKENS = Tokens("read-token", "write-token")
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e"
 OF_A_JOB = [f"/ui/job/orders/{page}" for page in PAGES]
-
-
-@pytest.fixture
-def watch(job: Path) -> Iterator[Watch]:
-    """Looks at the finished job, whose tasks read a partition each."""
-    with opened() as handle:
-        inputs = {
-            f'{{"system":"local","partition":{number},"stream":"in","keyBucket":-1}}': f'["Partition {number}"]'
-            for number in range(2)
-        }
-        handle.stream.put(SET_TASK_PARTITION, inputs)
-    made = Watch(lambda: jobs(job))
-    made.start()
-    eventually(lambda: made.number, "the first look")
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def stranger(watch: Watch) -> TestClient:
-    """A browser that has not signed in."""
-    app = application(watch, SignIn(TOKENS, SystemClock()), "session")
-    app.add_middleware(Guard, hosts=["testserver"])
-    return TestClient(app, follow_redirects=False)
-
-
-@pytest.fixture
-def reader(stranger: TestClient) -> TestClient:
-    return signed_in(stranger, Right.READ)
-
-
-@pytest.fixture
-def operator(stranger: TestClient) -> TestClient:
-    return signed_in(stranger, Right.WRITE)
-
-
-def signed_in(browser: TestClient, right: Right) -> TestClient:
-    code = one_time_code(right, f"{right}-token", SystemClock())
-    answer = browser.get(f"/ui/sign-in?code={code}")
-    assert (answer.status_code, answer.headers["location"]) == (303, "./")
-    cookie = answer.headers["set-cookie"]
-    assert "HttpOnly" in cookie
-    assert "SameSite=strict" in cookie
-    assert code not in cookie
-    return browser
-
-
-def form_of(page: str) -> dict[str, str]:
-    """The hidden fields of the form that does something."""
-    form = page[page.rindex('<form class="fields" method="post"') :]
-    found = re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', form)
-    return {name: unescape(value) for name, value in found}
 
 
 # --- who may see them ---
@@ -198,27 +136,6 @@ def test_a_page_that_is_the_same_is_not_sent_again(reader: TestClient) -> None:
     first = reader.get("/ui/job/orders/config")
     again = reader.get("/ui/job/orders/config", headers={"if-none-match": first.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
-
-
-def test_records_of_a_stream_are_shown_from_an_offset_and_by_their_text(reader: TestClient) -> None:
-    text = reader.get("/ui/job/orders/streams?stream=local.in&partition=0&at=2").text
-    assert re.findall(r'<th scope="row" class="number">(\d+)', text) == ["2", "3"]
-    text = reader.get("/ui/job/orders/streams?stream=local.in&partition=0&at=0&search=nothing").text
-    assert "No record there" in text
-    text = reader.get("/ui/job/orders/streams?stream=local.in&partition=9").text
-    assert "has partitions 0 to 1, not 9" in text
-    text = reader.get("/ui/job/orders/streams?stream=local.in&partition=0&at=1970-01-01T00:00:00").text
-    assert re.findall(r'<th scope="row" class="number">(\d+)', text) == ["0", "1", "2", "3"]
-    text = reader.get("/ui/job/orders/streams?stream=local.in&partition=0&at=2026-01-01").text
-    assert "No record there" in text
-    for wrong in ("at=1e9", "at=yesterday", "at=-1"):
-        assert (
-            "neither an offset nor a time"
-            in reader.get(f"/ui/job/orders/streams?stream=local.in&{wrong}").text
-        )
-    for wrong in ("partition=x", "partition=-1", "at=" + "9" * 30, "partition=\u00b2"):
-        assert "is a number, not" in reader.get(f"/ui/job/orders/streams?stream=local.in&{wrong}").text
-    assert "hunter2" not in reader.get("/ui/job/orders/streams?stream=local.others").text
 
 
 def test_an_address_puts_no_words_into_a_page(operator: TestClient, stranger: TestClient) -> None:
@@ -374,28 +291,6 @@ def test_a_long_table_is_searched_sorted_and_cut() -> None:
     assert paged(rows, {"page": "999999"}, ("task",)).number == 100
 
 
-def test_the_last_hour_is_there_after_a_restart_of_the_server(reader: TestClient) -> None:
-    with opened() as handle:
-        file = FigureFile(handle.state_directory)
-    now_s = time.time()
-    for ago_s, behind in ((7_200, 900), (1_800, 40), (900, 80), (60, 20)):
-        file.append(Figures(now_s - ago_s, behind, behind / 2, behind / 10_000))
-    page = reader.get("/ui/job/orders/").text
-    assert "records behind: at most 80 in the last 29 min" in page
-    assert "records per second: at most 40 in the last 29 min" in page
-    assert "ms per commit: at most 8 in the last 29 min" in page
-    assert re.search(r'Milliseconds per commit</span><span class="value">2<', page)
-
-
-def test_what_was_seen_goes_on_from_what_was_written() -> None:
-    figures = [Figures(at_s, 10, 1.0, 0.5) for at_s in (10.0, 20.0, 30.0, 40.0)]
-    samples = [Sample(25.0, 3, 100), Sample(27.0, None, 120)]
-    course = course_of(figures, samples, 35.0)
-    assert course.behind == [(10.0, 10.0), (20.0, 10.0), (25.0, 3.0)]
-    assert course.rate == [(10.0, 1.0), (20.0, 1.0), (27.0, 10.0)]
-    assert course.commit_s == [(10.0, 0.5), (20.0, 0.5), (30.0, 0.5)]
-
-
 def test_a_rate_is_what_was_processed_between_looks_and_a_rewind_counts_as_none() -> None:
     samples = [Sample(100.0, 50, 0), Sample(102.0, 30, 20), Sample(104.0, 40, 10), Sample(106.0, 0, 50)]
     assert rates(samples) == [(102.0, 10.0), (104.0, 0.0), (106.0, 20.0)]
@@ -427,13 +322,13 @@ def test_what_happened_stands_in_the_lane_of_its_kind(event: str, details: dict[
 
 
 def test_a_pipeline_is_drawn_from_its_inputs_over_its_state_to_its_outputs(job: Path) -> None:
-    figures = {"state-rows": 12_000.0, "state-bytes": 4.0}
-    spark = {
+    figures: dict[str, float | str] = {"state-rows": 12_000.0, "state-bytes": 4.0}
+    spark: dict[str, dict[str, float | str]] = {
         "source.kafka.clicks": {"input-rows": 7.0},
         "source.kafka.views": {"input-rows": 9.0},
         "operator.0.windowed": figures,
         "operator.1.<join>": figures,
-        "query": {"batch-id": 41.0, "watermark-ms": 1_000.0},
+        "query": {"batch-id": 41.0, "page": "http://driver:4040", "watermark-ms": 1_000.0},
     }
     with opened() as handle:
         handle.stream.change_config({"task.outputs": "local.out"}, run_id="r", reason="")
@@ -444,5 +339,8 @@ def test_a_pipeline_is_drawn_from_its_inputs_over_its_state_to_its_outputs(job: 
     assert "state-rows: 12,000" in drawn["0"]["graph"]
     assert drawn["0"]["graph"].count("<path") == 2 + 1 + 1
     assert drawn["0"]["query"] == ["batch-id: 41", "watermark-ms: 1970-01-01 00:00:01"]
+    assert drawn["0"]["page"] == "http://driver:4040"
+    spark["query"] = {"page": "javascript:alert(1)"}
     with opened() as handle:
+        assert pipelines(handle, {"spark": {"0": spark}})["0"]["page"] is None
         assert pipelines(handle, {"spark": None}) == {}

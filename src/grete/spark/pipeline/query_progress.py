@@ -19,6 +19,7 @@ from grete.wire.metric_values import Count, Durations, Level, Metrics, MetricVal
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
+_QUERY = "spark.query"
 _EXECUTED = "addBatch"
 """The phase that only a trigger with a batch has."""
 
@@ -26,11 +27,12 @@ _EXECUTED = "addBatch"
 class ProgressReader:
     """Reads the reports of one query, each once, and warns of rows that were dropped as late.
 
-    `sources` are its sources by name, empty for one without.
+    `sources` are its sources by name, empty for one without; `page` is the address of Spark's own page, if any.
     """
 
-    def __init__(self, sources: Sequence[str]) -> None:
+    def __init__(self, sources: Sequence[str], page: str | None = None) -> None:
         self._sources = sources
+        self._page = page
         self._late = LateRows()
         self._seen = ""
 
@@ -51,7 +53,10 @@ class ProgressReader:
         self._seen = last.timestamp()
         for report in map(orjson.loads, reversed(found)):
             self._late.note(report)
-            yield metrics_of(report, self._sources)
+            found_now = metrics_of(report, self._sources)
+            if self._page:
+                found_now = {**found_now, _QUERY: {**found_now[_QUERY], "page": Level(self._page)}}
+            yield found_now
 
     def close(self) -> None:
         """The query has ended: nothing is left unsaid."""
@@ -78,7 +83,7 @@ def metrics_of(report: Mapping[str, Any], sources: Sequence[str]) -> Metrics:
     operators = report.get("stateOperators", ())
     if operators:
         query["late-rows-dropped"] = Count(dropped_rows(report))
-    found["spark.query"] = query
+    found[_QUERY] = query
     for number, operator in enumerate(operators):
         found[f"spark.operator.{number}.{operator.get('operatorName', '')}"] = _operator(operator)
     for number, source in enumerate(report.get("sources", ())):

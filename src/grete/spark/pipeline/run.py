@@ -186,7 +186,7 @@ class PipelineRun:
                 on_batch(batch_id, outcome)
 
             query.on_started, query.on_outcome, query.on_at_work = sinks.await_open, done, on_at_work
-            progress = ProgressReader(lineage.sources)
+            progress = ProgressReader(lineage.sources, self._spark.sparkContext.uiWebUrl)
 
             def look(streaming: StreamingQuery) -> None:
                 same.check_seen()

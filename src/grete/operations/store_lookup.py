@@ -1,0 +1,63 @@
+"""What a store has of a key, read from the end of its changelog: whoever keeps it, and whether the job runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from grete.model.ids import TaskName
+from grete.operations.job_handle import JobHandle
+from grete.operations.stream_records import StreamRecord, oldest_offset, read_records
+
+_READ_AT_MOST = 20_000
+"""Records of all partitions together for one answer, each partition's newest."""
+_READ_AT_LEAST = 200
+
+
+@dataclass(frozen=True, slots=True)
+class LookUp:
+    """The last record of the key in each partition that has one among those that were read.
+
+    `tasks` are the partitions' tasks, `read` how many records were looked at of each partition, `older` from how far
+    back to go on; 0 when all was read.
+    """
+
+    entries: Sequence[StreamRecord]
+    tasks: Mapping[int, TaskName]
+    read: int
+    older: int
+
+
+def look_up(handle: JobHandle, store: str, matches: Callable[[bytes | None], bool], back: int) -> LookUp:
+    """Look at a stretch of each partition of the changelog that ends `back` records before its end.
+
+    Only what is committed is read, as a task would restore it.
+
+    Raises:
+        GreteError: the changelog is not there, or its system does not answer.
+    """
+    settings = handle.settings
+    of = settings.store(store)
+    name, stream = of.changelog_system or settings.task.commit_system, of.changelog_stream(handle.job)
+    entries: list[StreamRecord] = []
+    older = 0
+    with handle.system(name) as system:
+        offsets = system.offsets(stream)
+        read = max(_READ_AT_LEAST, _READ_AT_MOST // max(1, len(offsets)))
+        for partition, known in sorted(offsets.items()):
+            oldest, end = oldest_offset(system, stream, partition), int(known.upcoming) - back
+            if end <= oldest:
+                continue
+            start = max(oldest, end - read)
+            if start > oldest:
+                older = back + read
+            last = None
+            for record in read_records(system, stream, partition, start):
+                if record.offset >= end:
+                    break
+                if matches(record.key):
+                    last = record
+            if last is not None:
+                entries.append(last)
+    tasks = {partition: task for task, partition in handle.changelog_mapping().items()}
+    return LookUp(entries, tasks, read, older)
