@@ -102,7 +102,7 @@ class Watch:
         with self._lock:
             return list(self._samples.get(job, ()))
 
-    def course(self, job: JobId, folder: Path) -> Course:
+    def course(self, job: JobId, folder: Path) -> LastHour:
         """The last hour of a job: what its coordinator has written in its folder, then what was seen since."""
         return course_of(read_figures(folder), self.samples(job), time.time())
 
@@ -165,7 +165,7 @@ class Watch:
                     self._marks[job].append(Mark(now_s, positions))
 
 
-class Course(NamedTuple):
+class LastHour(NamedTuple):
     """Points of a chart, each a time and a value, oldest first."""
 
     behind: list[tuple[float, float]]
@@ -173,13 +173,13 @@ class Course(NamedTuple):
     commit_s: list[tuple[float, float]]
 
 
-def course_of(figures: Sequence[Figures], samples: Sequence[Sample], now_s: float) -> Course:
+def course_of(figures: Sequence[Figures], samples: Sequence[Sample], now_s: float) -> LastHour:
     """Figures as far as there are no samples, which are closer to one another, of the hour before `now_s`."""
     recent = [one for one in figures if now_s - _HOUR_S <= one.at_s <= now_s]
     seen_s = samples[0].at_s if samples else now_s
     before = [one for one in recent if one.at_s < seen_s]
     behind = [(one.at_s, one.behind) for one in before] + [(one.at_s, one.behind) for one in samples]
-    return Course(
+    return LastHour(
         behind=[(at_s, float(records)) for at_s, records in behind if records is not None],
         rate=[(one.at_s, one.records_per_s) for one in before if one.records_per_s is not None]
         + rates(samples),
