@@ -135,7 +135,7 @@ def _ask(summary: str, schema: str, **more: Any) -> dict[str, Any]:
 
 
 _UNCHANGED = {"304": {"description": "the client has it already"}}
-_UNKNOWN = _refused(404, "the job has no such container")
+_UNKNOWN = _refused(404, "the job has no such container, or this is no name of one")
 
 _PATHS: dict[str, Any] = {
     "/": _get("Samza's job model", "JobModel", answer={"headers": _ETAG}, responses=_UNCHANGED),
@@ -145,7 +145,7 @@ _PATHS: dict[str, Any] = {
         "AssignmentMessage",
         parameters=[_CONTAINER_ID],
         answer={"headers": _ETAG},
-        responses={**_UNCHANGED, **_UNKNOWN},
+        responses=_UNCHANGED,
     ),
     "/api/v1/containers/{id}/heartbeat": {
         "post": {
@@ -213,5 +213,6 @@ def document(routes: Sequence[BaseRoute]) -> dict[str, Any]:
 def _operation(route: GuardedRoute) -> dict[str, Any]:
     described: dict[str, Any] = _PATHS[route.path][route.method.lower()]
     refused = {} if route.needs is None else _refused(401, f"not a token that gives the right: {route.needs}")
-    responses = dict(sorted({**described["responses"], **refused}.items()))
+    unknown = _UNKNOWN if described.get("parameters") else {}
+    responses = dict(sorted({**described["responses"], **refused, **unknown}.items()))
     return {**described, "responses": responses, "security": _SECURITY[route.needs]}
