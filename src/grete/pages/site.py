@@ -7,7 +7,6 @@ form that changes something carries a key of its session, on top of the cookie t
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import math
 import secrets
 from collections import OrderedDict
@@ -27,6 +26,7 @@ from grete.operations.job_handle import JobHandle, open_job
 from grete.operations.job_status import empty_row
 from grete.pages import views
 from grete.pages.actions import ACTIONS, Action, Form, changed_since, seen
+from grete.pages.answers import SharedAnswers
 from grete.pages.drawing import spark_line
 from grete.pages.rendering import Renderer
 from grete.pages.sign_in import Session, SignIn
@@ -46,6 +46,7 @@ _HEADERS = {
     "cache-control": "no-store",
     "cross-origin-opener-policy": "same-origin",
 }
+_HTML = "text/html; charset=utf-8"
 _MOST_FORM = 64 << 10
 _MOST_LISTENERS = 200
 _MOST_NOTES = 200
@@ -75,6 +76,7 @@ class Pages:
         self._renderer = Renderer()
         self._free = Session(Right.READ, "", math.inf) if sign_in.is_reading_free else None
         self._listeners = 0
+        self._answers = SharedAnswers()
         self._notes: OrderedDict[str, str] = OrderedDict()
 
     def routes(self) -> list[BaseRoute]:
@@ -145,12 +147,15 @@ class Pages:
         return Response(path.read_bytes(), media_type=_KINDS[path.suffix], headers=headers)
 
     async def _home(self, request: Request, session: Session) -> Response:
-        rows = await run_in_threadpool(self._watch.rows)
+        return await self._shared(request, session, "jobs.html", self._jobs)
+
+    def _jobs(self) -> dict[str, Any]:
+        rows = self._watch.rows()
         jobs = [
             row | self._course(job) | {"address": _address(job)}
             for job, row in sorted(rows.items(), key=lambda item: item[0])
         ]
-        return self._page(request, "jobs.html", {"title": "Jobs", "jobs": jobs}, session)
+        return {"title": "Jobs", "jobs": jobs}
 
     def _course(self, job: JobId) -> dict[str, Any]:
         samples = self._watch.samples(job)
@@ -161,9 +166,32 @@ class Pages:
         if page not in PAGES:
             raise JobNotFound(f"there is no page {page!r} of a job")
         query = dict(request.query_params)
-        values = await run_in_threadpool(self._values, job, page, query)
-        common = {"title": f"{job.shown}: {PAGES[page]}", "job": job.shown, "page": page, "query": query}
-        return self._page(request, f"{page or 'overview'}.html", values | common, session)
+
+        def make() -> dict[str, Any]:
+            title = f"{job.shown}: {PAGES[page]}"
+            common = {"title": title, "job": job.shown, "page": page, "query": query}
+            return self._values(job, page, query) | common
+
+        return await self._shared(request, session, f"{page or 'overview'}.html", make)
+
+    async def _shared(
+        self, request: Request, session: Session, template: str, make: Callable[[], Mapping[str, Any]]
+    ) -> Response:
+        """A page that all sessions of a right see alike, but for the key of their forms."""
+
+        def page() -> tuple[Callable[[], str], str]:
+            def render(values: Mapping[str, Any], reader: Session) -> str:
+                return self._renderer.render(template, self._common(request, reader) | dict(values))
+
+            self._watch.want()
+            key = (request.url.path, request.url.query)
+            return self._answers.page(key, self._watch.number, session, make, render)
+
+        body, tag = await run_in_threadpool(page)
+        headers = {**_HEADERS, "etag": tag}
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        return Response(body(), media_type=_HTML, headers=headers)
 
     async def _job(self, request: Request) -> JobId:
         job = JobId.parse(request.path_params["job"])
@@ -250,6 +278,7 @@ class Pages:
         changed, done = await run_in_threadpool(do)
         if changed:
             return await self._confirm(request, session, form, changed=changed, problem="")
+        self._answers.forget()
         self._watch.look_again()
         return RedirectResponse(f"../?done={self._note(done)}", status_code=303, headers=_HEADERS)
 
@@ -297,19 +326,17 @@ class Pages:
         *,
         status: int = 200,
     ) -> Response:
-        depth = request.url.path.count("/") - 2
-        common = {
-            "root": "../" * depth or "./",
+        body = self._renderer.render(template, self._common(request, session) | dict(values))
+        return Response(body, status_code=status, media_type=_HTML, headers=_HEADERS)
+
+    def _common(self, request: Request, session: Session | None) -> dict[str, Any]:
+        """What every page needs."""
+        return {
+            "root": "../" * (request.url.path.count("/") - 2) or "./",
             "session": session,
             "pages": PAGES,
             "done": self._notes.get(request.query_params.get("done", ""), ""),
         }
-        body = self._renderer.render(template, {**common, **values}).encode()
-        tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-        if status == 200 and request.headers.get("if-none-match") == tag:
-            return Response(status_code=304, headers={**_HEADERS, "etag": tag})
-        headers = {**_HEADERS, "etag": tag}
-        return Response(body, status_code=status, media_type="text/html; charset=utf-8", headers=headers)
 
 
 def _address(job: JobId) -> str:
