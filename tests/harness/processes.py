@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,12 +75,14 @@ class JvmCount:
 
     def look(self) -> None:
         """Count those that run now and were not there at the last look."""
-        for process in of_run(self._run):
+        processes = {process.pid: process for process in of_run(self._run)}
+        for process in processes.values():
             if Path(process.command.split(" ", 1)[0]).name == "java":
                 kinds = [name for name, word in _JVMS.items() if word in process.command]
                 kind = kinds[0] if kinds else "others"
-                before_s = self._seen.get(process.pid, ("", "", 0.0))[2]
-                self._seen[process.pid] = (kind, process.test, max(before_s, _processor_s(process.pid)))
+                _, test, before_s = self._seen.get(process.pid, ("", "", 0.0))
+                test = test or _test_of(process, processes)
+                self._seen[process.pid] = (kind, test, max(before_s, _processor_s(process.pid)))
 
     def lines(self) -> list[str]:
         """Kind, processor seconds at the last look and test of each, the dearest first."""
@@ -92,6 +94,14 @@ class JvmCount:
         kinds = ", ".join(f"{numbers[kind]} {kind}" for kind in (*_JVMS, "others"))
         seconds = sum(seconds for _, _, seconds in self._seen.values())
         return f"{numbers.total()} JVMs ({kinds}), {seconds:.0f} s of a processor"
+
+
+def _test_of(process: RunProcess, processes: Mapping[int, RunProcess]) -> str:
+    """Its own, or that of the nearest process above it that says one: a container's environment is not its test's."""
+    seen: RunProcess | None = process
+    while seen is not None and not seen.test:
+        seen = processes.get(seen.parent)
+    return "" if seen is None else seen.test
 
 
 def _processor_s(pid: int) -> float:

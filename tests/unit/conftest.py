@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.support.command_output import check_outputs
 from tests.unit.finished_job import CONFIG, GROUPER, JOB, opened
 
 from grete.checkpoint.names import checkpoint_log_name
@@ -19,6 +20,12 @@ from grete.model.ids import SystemStreamPartition, TaskName
 from grete.model.messages import SET_CHANGELOG, SET_TASK_CONTAINER
 from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
+
+
+@pytest.fixture(scope="session", autouse=True)
+def documented_outputs() -> None:
+    """What commands print for programs is what docs/json-output.md says."""
+    check_outputs()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from grete.cli.options import add_job_options, count, opened_job
-from grete.cli.output import print_json_line, print_table
+from grete.cli.output import print_json, print_json_line, print_table
 from grete.errors import ConfigError
 from grete.text_logs import utc_text
 
@@ -69,10 +69,14 @@ def _replay(options: argparse.Namespace) -> int:
 
 
 def _print_replay(options: argparse.Namespace, plan: Replay) -> None:
-    for input_, letters in sorted(plan.by_input.items(), key=lambda item: str(item[0])):
+    counts = {str(input_): len(letters) for input_, letters in plan.by_input.items()}
+    before = len(plan.found) - sum(counts.values())
+    if options.output == "json":
+        print_json({"executed": options.execute, "appended": counts, "replayed_before": before})
+        return
+    for input_, messages in sorted(counts.items()):
         done = "appended" if options.execute else "would be appended; --execute does it"
-        print(f"{input_}: {len(letters)} messages {done}")
-    before = len(plan.found) - sum(map(len, plan.by_input.values()))
+        print(f"{input_}: {messages} messages {done}")
     if before:
         print(f"{before} were replayed before; --again appends them once more")
     if not plan.found:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import orjson
 
 from grete.cli.options import opened_file
+from grete.cli.output import print_json
 from grete.cli.stream_system import opened_system
 from grete.errors import ConfigError, StreamError
 from grete.extras import require
@@ -53,7 +54,10 @@ def append(options: argparse.Namespace) -> int:
         except (ConfigError, StreamError) as error:
             kind = ConfigError if isinstance(error, ConfigError) else StreamError
             raise kind(f"{error}; {appended:,} records of earlier lines were appended") from error
-    print(f"{appended:,} records appended to {name}")
+    if options.output == "json":
+        print_json({"stream": str(name), "appended": appended})
+    else:
+        print(f"{appended:,} records appended to {name}")
     return 0
 
 

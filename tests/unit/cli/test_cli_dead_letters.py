@@ -81,6 +81,15 @@ def test_a_second_replay_sends_nothing_twice_unless_it_is_asked_to(
     assert [json.loads(line)["replayed"] for line in listed] == [True, True]
 
 
+@pytest.mark.usefixtures("letters")
+def test_a_replay_is_counted_for_programs(capsys: Output) -> None:
+    replay = [*REPLAY, "--all", "-o", "json"]
+    for appended, before in (({"local.in": 2}, 0), ({}, 2)):
+        assert main(replay) == 0
+        done = {"executed": True, "appended": appended, "replayed_before": before}
+        assert json.loads(capsys.readouterr().out) == done
+
+
 def test_letters_of_a_stream_that_was_recreated_were_not_replayed(letters: LocalSystem) -> None:
     assert main([*REPLAY, "--all"]) == 0
     letters.delete_stream("dead")
