@@ -12,12 +12,20 @@ from typing import Any
 
 import pytest
 from selenium.webdriver.common.keys import Keys
+from starlette.types import ASGIApp
 from tests.support.browser import Browser, opened_browser
 
 from grete.cli.main import main
+from grete.clock import SystemClock
 from grete.model.ids import JobId
 from grete.operations import open_job
+from grete.pages.job_pages import application
+from grete.pages.sign_in import SignIn
 from grete.pages.site import PAGES
+from grete.pages.watch import Watch
+from grete.server.guard import Guard
+from grete.server.rights import Tokens
+from grete.server.serve import HttpServer, bind
 from grete.testing.waiting import eventually
 
 pytestmark = pytest.mark.timeout(180)
@@ -171,6 +179,78 @@ def test_a_key_is_changed_by_the_keyboard_alone(browser: Browser, pages: ServedP
     eventually(lambda: "1 key changed" in browser.text(), "it is done", context=browser.text)
     with open_job(JOB) as handle:
         assert handle.config()["task.commit.ms"] == "7000"
+
+
+def test_a_page_that_is_open_for_long_keeps_nothing_of_what_it_was(
+    browser: Browser, pages: ServedPages
+) -> None:
+    for path in ("job/visits/", "job/visits/work"):
+        browser.open(pages.url + path)
+        browser.renew(50)
+        nodes, heap = browser.held()
+        served = resident_kb(pages.process.pid)
+        browser.renew(300)
+        more_nodes, more_heap = (
+            after - before for before, after in zip((nodes, heap), browser.held(), strict=True)
+        )
+        assert more_nodes < 300, f"{path}: {more_nodes} nodes more after 300 looks"
+        assert more_heap < 300_000, f"{path}: {more_heap} bytes more after 300 looks"
+        assert resident_kb(pages.process.pid) - served < 8_000
+
+
+def resident_kb(pid: int) -> int:
+    [line] = [one for one in Path(f"/proc/{pid}/status").read_text().splitlines() if one.startswith("VmRSS")]
+    return int(line.split()[1])
+
+
+class PipelineWatch(Watch):
+    """Sees the job as a pipeline with state, which has told what Spark tells of one."""
+
+    def rows(self) -> dict[JobId, dict[str, Any]]:
+        state = {
+            "state-rows": 1_200_000,
+            "state-bytes": 88_000_000,
+            "rows-updated": 12,
+            "late-rows-dropped": 3,
+        }
+        groups = {
+            "source.local.orders": {"input-rows": 1_000, "processed-rows-per-second": 812.5},
+            "source.local.payments-of-the-last-three-business-days": {"input-rows": 7},
+            "operator.0.stateStoreSave": state,
+            "operator.1.symmetricHashJoin": state,
+            "query": {"batch-id": 41, "watermark-ms": 1_796_000_000_000, "page": "http://127.0.0.1:4040"},
+        }
+        return {job: {**row, "spark": {"0": groups}} for job, row in super().rows().items()}
+
+
+@pytest.mark.usefixtures("job")
+def test_a_pipeline_is_a_graph_that_can_be_read_in_both_sizes(window: Browser, home: Path) -> None:
+    watch = PipelineWatch(lambda: [JOB])
+    bound = bind("127.0.0.1", 0)
+    sign_in = SignIn(Tokens(None, "write"), SystemClock())
+
+    def build(hosts: frozenset[str]) -> ASGIApp:
+        app = application(watch, sign_in, "graph")
+        app.add_middleware(Guard, hosts=hosts)
+        return app
+
+    server = HttpServer(build, bound)
+    watch.start()
+    server.start()
+    try:
+        for width in (1280, 400):
+            window.resize(width)
+            window.open(f"{server.url}/ui/job/visits/")
+            eventually(lambda: "Spark's own page" in window.text(), "the graph is there", context=window.text)
+            text = window.text()
+            assert "symmetricHashJoin" in text
+            assert "state-rows: 1,200,000" in text
+            assert not window.barriers()
+            assert not window.overflow()
+            assert not window.texts_that_leave_their_boxes()
+    finally:
+        watch.close()
+        server.close()
 
 
 def test_a_page_whose_server_is_gone_says_so_and_comes_back(browser: Browser, pages: ServedPages) -> None:

@@ -46,6 +46,20 @@ class Browser:
         script = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
         return int(self.driver.execute_script(script))
 
+    def texts_that_leave_their_boxes(self) -> list[str]:
+        """Texts of a graph that are wider than the box that they stand in."""
+        script = """
+            return [...document.querySelectorAll("svg.plan text")].filter(text => {
+                const own = text.getBBox();
+                return ![...document.querySelectorAll("svg.plan rect")].some(rect => {
+                    const box = rect.getBBox();
+                    return own.x >= box.x && own.y >= box.y - 1 && own.x + own.width <= box.x + box.width &&
+                        own.y + own.height <= box.y + box.height + 1;
+                });
+            }).map(text => text.textContent);
+        """
+        return [str(one) for one in self.driver.execute_script(script)]
+
     def complaints(self) -> list[str]:
         """What the console has said since the last call."""
         return [entry["message"] for entry in self.driver.get_log("browser")]  # type: ignore[no-untyped-call]
@@ -63,6 +77,28 @@ class Browser:
     def says_that_nobody_answers(self) -> bool:
         """Whether the page tells that its server is gone."""
         return bool(self.driver.execute_script("return document.getElementById('gone')?.hidden === false"))
+
+    def held(self) -> tuple[int, int]:
+        """How many nodes of pages there are, and the bytes of the scripts' objects, once what is not used is gone."""
+        self.driver.execute_cdp_cmd("HeapProfiler.collectGarbage", {})
+        self.driver.execute_cdp_cmd("Performance.enable", {})
+        found = self.driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
+        values = {one["name"]: one["value"] for one in found}
+        return int(values["Nodes"]), int(values["JSHeapUsedSize"])
+
+    def renew(self, times: int) -> None:
+        """Let the page be fetched anew and take its content in so often, as it does after each look at its job."""
+        script = """
+            const [times, done] = arguments;
+            (async () => {
+                for (let i = 0; i < times; i++) {
+                    tag = "";
+                    document.getElementById("main").append(document.createComment("older"));
+                    await renew();
+                }
+            })().then(() => done(document.getElementById("main").innerHTML.includes("older")));
+        """
+        assert not self.driver.execute_async_script(script, times), "the page was not renewed"
 
     def press(self, *keys: str) -> None:
         """Keys for what has the focus, one after the other."""

@@ -92,6 +92,7 @@ class Box(NamedTuple):
 
 
 _BOX_WIDTH, _BOX_GAP, _LINE = 280, 60, 16
+_LONGEST_IN_A_BOX = 32
 
 
 def pipeline_graph(columns: Sequence[Sequence[Box]]) -> Markup:
@@ -122,11 +123,19 @@ def _box_height(box: Box) -> int:
 
 
 def _box(box: Box, x: float, y: float) -> str:
-    lines = [
-        f'<text class="{kind}" x="{x + 10}" y="{y + 18 + _LINE * number}">{escape(text[:44])}</text>'
-        for number, (kind, text) in enumerate([("name", box.name), *(("figure", one) for one in box.figures)])
-    ]
-    return f'<rect x="{x}" y="{y}" width="{_BOX_WIDTH}" height="{_box_height(box)}" rx="5"/>{"".join(lines)}'
+    texts = [("name", box.name), *(("figure", one) for one in box.figures)]
+    lines = "".join(
+        f'<text class="{kind}" x="{x + 10}" y="{y + 18 + _LINE * number}">{_fitting(text)}</text>'
+        for number, (kind, text) in enumerate(texts)
+    )
+    return f'<rect x="{x}" y="{y}" width="{_BOX_WIDTH}" height="{_box_height(box)}" rx="5"/>{lines}'
+
+
+def _fitting(text: str) -> str:
+    """As much as a box is wide enough for; all of it is there when it is pointed at."""
+    if len(text) <= _LONGEST_IN_A_BOX:
+        return str(escape(text))
+    return f"{escape(text[: _LONGEST_IN_A_BOX - 1])}…<title>{escape(text)}</title>"
 
 
 def _open(height: int, label: str, kind: str) -> str:
