@@ -63,7 +63,7 @@ class Race:
 Command = tuple[list[str], Mapping[str, str]]
 
 
-def _peers_python() -> str:
+def peers_python() -> str:
     """The interpreter of the environment that has the peers; made when it is not there."""
     home = CACHE / "bench-peers"
     mark = home / "complete"
@@ -76,13 +76,13 @@ def _peers_python() -> str:
 
 
 def _quix(race: Race) -> Command:
-    return [_peers_python(), str(HERE / "peers" / "quix_streams.py"), *race.arguments], {}
+    return [peers_python(), str(HERE / "peers" / "quix_streams.py"), *race.arguments], {}
 
 
 def _bytewax(race: Race) -> Command:
     recovery = race.directory / "recovery"
     recovery.mkdir()
-    python = _peers_python()
+    python = peers_python()
     subprocess.run([python, "-m", "bytewax.recovery", str(recovery), "2"], check=True)
     flow = str(HERE / "peers" / "bytewax_flow.py") + ":flow"
     words = [python, "-m", "bytewax.testing", flow, "-p", "2", "-r", str(recovery), "-s", "1", "-b", "0"]

@@ -8,7 +8,7 @@ import json
 import sys
 from typing import Any
 
-import jsonschema
+import jsonschema  # type: ignore[import-untyped]
 
 from grete.cli import output
 from grete_workbench.documents.outputs import LINES, SHAPES, schema
@@ -51,4 +51,4 @@ def _running_command() -> str | None:
 
 def check_outputs() -> None:
     """From now on, in this process."""
-    output.json = DocumentedJson()  # type: ignore[assignment]
+    vars(output)["json"] = DocumentedJson()

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from grete.assembly.run import coordinate
 from grete.assembly.submission import WITHOUT_SPARK, RunOptions, submitted_settings
+from grete.cli.kept_jvm import KeptJvm
 from grete.cli.pages_link import pages_link
+from grete.cli.stream_append import append_lines
 from grete.clock import SystemClock
 from grete.config.key_tables.coordinator import RETRY_COUNT
 from grete.config.settings import Settings
@@ -238,6 +240,7 @@ class Development:
         self._since_s: float | None = None
         """When it was started or restarted last, until it is at work."""
         self._epochs: dict[str, int] = {}
+        self._jvm = KeptJvm()
 
     def run(self) -> int:
         """Until Ctrl-C: 0."""
@@ -251,6 +254,8 @@ class Development:
             self._say("stopping")
             self._end("grete dev was interrupted")
             return 0
+        finally:
+            self._jvm.close()
 
     def _say(self, text: str) -> None:
         for line in text.splitlines():
@@ -269,6 +274,7 @@ class Development:
             return None
         kind = "a pipeline; Spark takes some seconds" if settings.job.is_pipeline else "a task, without Spark"
         self._say(f"{settings.job.id.shown}: {kind}; Ctrl-C ends it")
+        self._jvm.start_for(settings)
         self._job, self._since_s, self._epochs = DevelopedJob(settings), time.monotonic(), {}
         return outputs
 
@@ -282,7 +288,15 @@ class Development:
                 with closing(open_system(settings, stream.system, grete_home(), SystemClock())) as system:
                     if stream.stream not in system.streams():
                         system.create_stream(StreamSpec(stream.stream, 1))
-                        self._say(f"{stream}: created with one partition; grete stream append {stream}")
+                        self._say(f"{stream}: created with one partition{self._sample(system, stream)}")
+
+    def _sample(self, system: System, stream: SystemStream) -> str:
+        """Append the lines of the file beside the configuration that has the stream's name; what to say of it."""
+        sample = self._paths[0].parent / f"{stream.stream}.jsonl"
+        if not sample.is_file():
+            return f"; grete stream append {stream} fills it"
+        count = append_lines(system, stream.stream, sample)
+        return f", and filled with the {count:,} lines of {sample.name}"
 
     def _attend(self, outputs: Outputs | None) -> None:
         """Say what happens until the job is to be submitted again."""
@@ -317,6 +331,7 @@ class Development:
         self._say(f"{names} saved: restarting")
         self._since_s = time.monotonic()
         self._epochs = {name: epoch for name, (epoch, _, _) in self._job.containers().items()}
+        self._jvm.start_for(self._job.settings)
         self._job.restart(f"{names} saved")
         return False
 

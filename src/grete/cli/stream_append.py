@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import count, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import orjson
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _LONGEST_LINE = 64 * 1024 * 1024
 _BATCH_BYTES = 64 * 1024 * 1024
+_RECORDS_OF_A_BATCH = 20_000
 _LAST_MS = 2**63 - 1
 _FIELDS = ("key", "value", "partition", "timestamp_ms", "headers")
 
@@ -59,6 +61,21 @@ def append(options: argparse.Namespace) -> int:
     else:
         print(f"{appended:,} records appended to {name}")
     return 0
+
+
+def append_lines(system: System, stream: str, path: Path) -> int:
+    """Append each line of a file as a value without a key; returns how many.
+
+    Raises:
+        ConfigError: a line is too long.
+        StreamError: the system refuses a record.
+    """
+    appended = 0
+    with path.open("rb") as source:
+        messages = _messages(source, str(path), _line, _Partitions(system, stream))
+        while batch := list(_batch(messages, _RECORDS_OF_A_BATCH)):
+            appended += system.append(stream, batch)
+    return appended
 
 
 def _source(path: str, stack: ExitStack) -> BinaryIO:

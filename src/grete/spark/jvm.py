@@ -7,6 +7,7 @@ stands where it is used.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import IO, Any
 
@@ -14,6 +15,9 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+
+_PORT, _TOKEN = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
+"""Variables by which PySpark goes to a JVM that runs already."""
 
 
 def jvm_of(running: SparkSession | SparkContext) -> Any:
@@ -46,6 +50,34 @@ def start_jvm_of_process(conf: SparkConf, said: IO[bytes] | None) -> None:
     """Start the JVM of this process without a context. Its log goes to `said`, or to standard error."""
     gateway = None if said is None else launch_gateway(conf, {"stderr": said})
     SparkContext._ensure_initialized(gateway=gateway, conf=conf)
+
+
+def address_of(gateway: Any) -> tuple[int, str]:
+    """Port and password of a gateway, by which another process reaches the same JVM."""
+    return gateway.gateway_parameters.port, gateway.gateway_parameters.auth_token
+
+
+def reach_jvm(port: int, token: str) -> None:
+    """Let this process use a JVM that another one has started. A context that a dead process left in it is stopped.
+
+    Raises:
+        Exception: of several kinds, where it does not answer.
+    """
+    os.environ |= {_PORT: str(port), _TOKEN: token}
+    try:
+        SparkContext._ensure_initialized()
+        contexts = getattr(getattr(jvm_of_process().org.apache.spark, "SparkContext$"), "MODULE$")
+        left = contexts.getActive()
+        if left.isDefined():
+            left.get().stop()
+        sessions = jvm_of_process().org.apache.spark.sql.classic.SparkSession
+        sessions.clearDefaultSession()
+        sessions.clearActiveSession()
+    except BaseException:
+        forget_jvm()
+        raise
+    finally:
+        del os.environ[_PORT], os.environ[_TOKEN]
 
 
 def context_of_process() -> SparkContext | None:

@@ -1,7 +1,8 @@
 """`python -m grete_workbench.documents.outputs` prints docs/json-output.md: what commands print with `-o json`.
 
-A shape is a dict of fields, a list of one shape, or a text `TYPE` or `TYPE: meaning`. `?` after a field's name: it
-may be missing; `*` in place of names: any name. Unit tests hold everything that a command prints against its shape.
+A shape is a dict of fields, a list of one shape, a tuple of shapes that are possible, or a text `TYPE` or
+`TYPE: meaning`. `?` after a field's name: it may be missing; `*` in place of names: any name. Unit tests hold
+everything that a command prints against its shape.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-Shape = Mapping[str, Any] | list[Any] | str
+Shape = Mapping[str, Any] | list[Any] | str | tuple[Any, ...]
 
 _TYPES = {
     "text": "string",
@@ -377,7 +378,7 @@ SHAPES: Mapping[str, Shape] = {
 }
 
 
-def schema(shape: Shape | tuple[Shape, ...]) -> dict[str, Any]:
+def schema(shape: Shape) -> dict[str, Any]:
     """The shape as JSON schema; a field that it does not name is none."""
     if isinstance(shape, tuple):
         return {"anyOf": [schema(one) for one in shape]}
@@ -423,7 +424,7 @@ def document() -> str:
     return "\n".join(parts)
 
 
-def _kind(command: str, shape: Shape | tuple[Shape, ...]) -> str:
+def _kind(command: str, shape: Shape) -> str:
     if command in LINES:
         return "An object, *lines*."
     if isinstance(shape, tuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 import pyspark
@@ -120,7 +120,13 @@ def kafka_system_of(assignment: Assignment) -> str | None:
     `build` names its outputs only once there is a session.
     """
     settings = assignment.settings
-    known = {*(ssp.system for ssp in assignment.ssps), *(one.system for one in settings.task.outputs)}
+    outputs = (one.system for one in settings.task.outputs)
+    return connected_system(settings, {*(ssp.system for ssp in assignment.ssps), *outputs})
+
+
+def connected_system(settings: Settings, systems: Iterable[str]) -> str | None:
+    """As `kafka_system_of`, of the systems of inputs and outputs."""
+    known = set(systems)
     names = [name for name in settings.system_names if name in known or name != settings.coordinator.system]
     return next((name for name in names if settings.system(name).capabilities.spark_connector), None)
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any
 
 from pyspark import SparkConf, SparkContext
@@ -15,6 +19,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from grete.config.settings import Settings
+from grete.environment import KEPT_JVM
 from grete.spark.jvm import (
     context_of_process,
     default_session,
@@ -22,6 +27,7 @@ from grete.spark.jvm import (
     gateway_of_process,
     java_conf,
     jvm_of_process,
+    reach_jvm,
     start_jvm_of_process,
 )
 from grete.spark.session.kafka_connector import could_not_start
@@ -32,6 +38,8 @@ from grete.spark.session.settings import driver_environment, session_settings
 from grete.spark.session.worker_python import INTERPRETER, VARIABLE, application_python
 from grete.spark.session.worker_sockets import make_folder
 
+_log = logging.getLogger("grete.spark")
+_KEPT_WITHIN_S, _KEPT_LOOK_S = 60.0, 0.02
 _NO_CLUSTER = {"spark.master": "local[1]"}
 _SHOWN_LINES = 12
 _END_S = 30.0
@@ -167,7 +175,7 @@ def start_jvm(settings: Mapping[str, str], given: Settings, said: IO[bytes] | No
     Raises:
         ConfigError, JobError: see `for_command_line` and `could_not_start`.
     """
-    if gateway_of_process() is not None:
+    if gateway_of_process() is not None or _reached_kept_jvm():
         return
     named = for_command_line(settings)
     if given.job.is_of_processors:
@@ -178,6 +186,28 @@ def start_jvm(settings: Mapping[str, str], given: Settings, said: IO[bytes] | No
     except PySparkRuntimeError as error:
         raise could_not_start(settings, error, "" if said is None else _end_of(said)) from error
     _started.has_jvm = True
+
+
+def _reached_kept_jvm() -> bool:
+    """Whether this process now uses the JVM that `grete dev` keeps for containers; one of its own where it does not
+    answer.
+    """
+    named = os.environ.get(KEPT_JVM, "")
+    if not named:
+        return False
+    keeper, _, place = named.partition(":")
+    until_s = time.monotonic() + _KEPT_WITHIN_S
+    while not Path(place).exists():
+        if time.monotonic() > until_s or not Path(f"/proc/{keeper}").exists():
+            return False
+        time.sleep(_KEPT_LOOK_S)
+    try:
+        found = json.loads(Path(place).read_text())
+        reach_jvm(found["port"], found["token"])
+    except Exception as error:  # noqa: BLE001 - Py4J's errors are of any kind, and a JVM of one's own is as good
+        _log.warning("the JVM that is kept for this job does not answer (%s): starting one", error)
+        return False
+    return True
 
 
 def _end_of(log: IO[bytes]) -> str:

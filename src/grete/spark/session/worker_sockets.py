@@ -19,6 +19,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from grete.environment import WORKER_SOCKETS
+
 _ENABLED = "spark.python.unix.domain.socket.enabled"
 _FOLDER = "spark.python.unix.domain.socket.dir"
 _LONGEST = 60
@@ -50,13 +52,20 @@ def make_folder(settings: Mapping[str, str], jvm: Any) -> None:
 
 
 def remove_folder() -> None:
-    """Nobody in this process needs it any more."""
-    if (folder := _folder()) is not None:
+    """Nobody in this process needs it any more; one that was named for several processes stays."""
+    if WORKER_SOCKETS not in os.environ and (folder := _folder()) is not None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 @cache
 def _folder() -> Path | None:
+    if named := os.environ.get(WORKER_SOCKETS):  # a JVM goes on with the first that it was told
+        return Path(named)
+    return new_folder()
+
+
+def new_folder() -> Path | None:
+    """A name that nobody else knows; None where no path is short enough."""
     places = (place for place in (tempfile.gettempdir(), _EVERYWHERE) if os.access(place, os.W_OK | os.X_OK))
     named = (Path(place).resolve() / f"grete-{uuid.uuid4().hex[:16]}" for place in places)
     return next((folder for folder in named if len(os.fsencode(folder)) <= _LONGEST), None)
