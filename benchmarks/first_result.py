@@ -50,6 +50,8 @@ class Way:
     written: Sequence[Path] = ()
     folder: str = "."
     """Of the commands after the first."""
+    programs: Path = BIN
+    """The folder of its environment's programs, which is first on the path."""
 
 
 def ways() -> dict[str, Way]:
@@ -68,7 +70,7 @@ def ways() -> dict[str, Way]:
         ),
         "quix-streams": Way(
             [[python, "quix_clicks.py"], [python, "quix_streams.py"]],
-            "'count': 1",
+            "'page': ",
             [HERE / "quix_clicks.py", HERE / "quix_streams.py"],
         ),
         "spark-pipelines": Way(
@@ -79,6 +81,7 @@ def ways() -> dict[str, Way]:
             ],
             "+---+",
             folder="clicks",
+            programs=pipelines,
         ),
     }
 
@@ -165,10 +168,11 @@ def run() -> dict[str, object]:
 
 def _turns(known: Mapping[str, Way], bootstrap: str) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
-    environment = {**os.environ, "BROKER": bootstrap, "PATH": f"{BIN}:{os.environ['PATH']}"}
-    environment.pop("GRETE_HOME", None)
     for _ in range(TURNS):
         for name, way in known.items():
+            path = f"{way.programs}:{os.environ['PATH']}"
+            environment = {**os.environ, "BROKER": bootstrap, "PATH": path}
+            environment.pop("GRETE_HOME", None)
             found.setdefault(name, []).append(once(way, environment))
     return found
 

@@ -159,6 +159,7 @@ def test_outputs_that_are_no_streams_are_said_by_their_format(trial: Callable[[s
     assert not list(tried.elsewhere.iterdir())
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("kind", "words"),
     [

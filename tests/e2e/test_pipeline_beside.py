@@ -102,6 +102,7 @@ def job(tmp_path: Path, environment: Path, job_maker: Callable[[Path, str, str],
     return made
 
 
+@pytest.mark.nightly  # the next test has the client of an environment of its own
 def test_a_plan_is_built_by_an_older_client_and_its_functions_run_in_its_environment(
     job: Any, environment: Path
 ) -> None:

@@ -126,6 +126,7 @@ def test_one_frame_needs_the_name_of_its_output(stream: DataFrame) -> None:
         named_outputs(stream, DataFrame, "my:App", "")
 
 
+@pytest.mark.nightly  # above what is refused is refused; here it is a whole job
 @pytest.mark.timeout(400)
 def test_a_counting_pipeline_is_refused_in_two_containers_at_once_and_goes_on_in_one(
     counting_pipelines: Any,

@@ -109,6 +109,7 @@ def test_three_flakes_fail_the_run(start: Start) -> None:
     assert "3 flaky tests are too many" in output
 
 
+@pytest.mark.nightly  # the judgement is told by the test above
 def test_what_fails_twice_fails_the_run(start: Start) -> None:
     code, output = ended(start("def test_it():\n    assert False, 'always'\n", "--again"))
     assert code == 1
@@ -116,6 +117,7 @@ def test_what_fails_twice_fails_the_run(start: Start) -> None:
     assert "FLAKY" not in output
 
 
+@pytest.mark.nightly
 def test_without_a_second_chance_a_failure_is_one(start: Start) -> None:
     code, output = ended(start(FLAKY.replace("COUNT", "1")))
     assert code == 1, output
@@ -191,6 +193,7 @@ def test_that_does_not(number):
 """
 
 
+@pytest.mark.nightly  # a broker of its own; any run would fail without
 def test_tests_that_harm_the_same_broker_come_to_one_worker_and_it_ends_with_the_last(
     start: Start, tmp_path: Path
 ) -> None:

@@ -76,6 +76,7 @@ def counting(job: ClusterJob) -> None:
     }
 
 
+@pytest.mark.nightly  # 50 s of a processor
 @pytest.mark.parametrize("is_isolated", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_a_job_whose_executors_have_nothing_of_its_machine_is_exact_though_one_is_lost_with_its_disk(
     job: ClusterJob, isolated_cluster: SparkCluster, is_isolated: bool

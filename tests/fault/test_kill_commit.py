@@ -109,6 +109,7 @@ def state(
         return written(system), log, checkpoints.checkpoint_store(assignment, SystemClock(), home)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("step", "factory"), STEPS)
 def test_killed_again_and_again_at_a_step_of_the_commit_batches_are_there_once_and_whole(
     tmp_path: Path, step: str, factory: str

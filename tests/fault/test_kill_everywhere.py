@@ -95,6 +95,7 @@ def test_every_point_is_met_by_one_campaign_or_another() -> None:
     assert set(PIPELINE) - set(OF_PIPELINES) == set(LINEAGE) - set(NEW_LINEAGE)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("spark", [True, False], ids=["on Spark", "without"])
 def test_killed_at_every_point_of_the_driver_every_record_is_counted_once(
     counter_job: Any, tmp_path: Path, spark: bool

@@ -66,6 +66,7 @@ def begin(job: Job) -> Iterator[Begin]:
         yield made
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("point", POINTS)
 def test_a_share_that_stood_still_while_it_was_begun_again_commits_nothing_more(
     job: Job, begin: Begin, point: str
@@ -87,6 +88,7 @@ def test_a_share_that_stood_still_while_it_was_begun_again_commits_nothing_more(
     job.assert_exactly_once()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("point", POINTS)
 def test_a_share_that_stood_still_while_another_container_took_over_commits_nothing_more(
     job: Job, begin: Begin, point: str
@@ -108,6 +110,7 @@ def test_a_share_that_stood_still_while_another_container_took_over_commits_noth
     job.assert_exactly_once()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("point", POINTS)
 def test_a_share_that_stood_still_while_its_container_went_on_with_fewer_shares_commits_nothing_more(
     job: Job, begin: Begin, point: str

@@ -50,6 +50,7 @@ def test_from_one_container_to_two_to_four_to_one_each_record_is_counted_once(
         print(f"{system}: {3 * rounds(10)} changes, {job.sent()} records, none lost, none twice")
 
 
+@pytest.mark.nightly  # test_chaos_job.py has copies that are taken over
 @pytest.mark.parametrize("system", ["kafka", pytest.param("local", marks=pytest.mark.nightly)])
 def test_standby_tasks_that_move_while_their_copies_are_behind_keep_their_numbers_and_lose_nothing(
     system: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch

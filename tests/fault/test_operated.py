@@ -335,6 +335,7 @@ def test_a_start_with_a_value_that_is_wrong_goes_on_with_the_last_good_configura
     assert "task.max.records.per.batch" in state.message
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "dies",
     [

@@ -152,6 +152,7 @@ def letters() -> dict[str, str]:
         return {key: value for key, value in handle.config().items() if key in "abc"}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("point", "nth"), PASSES)
 def test_killed_anywhere_in_a_submit_the_next_one_works_and_nothing_is_mixed(
     job: Job, point: str, nth: int

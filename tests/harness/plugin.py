@@ -51,12 +51,22 @@ _LONG = {"conformance", "e2e", "fault", "interop", "kafka", "simulation"}
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Give each test its limit. Those on an API server of Kubernetes are nightly ones, save those of `every_run`."""
+    """Give each test its limit. Those on an API server of Kubernetes are nightly ones, save those of `every_run`, and
+    so are the cases of a campaign that `one_in` leaves out.
+    """
+    if not _is_of_every_run(item):
+        item.add_marker(pytest.mark.nightly)
     if _needs(item, "kubernetes") and not (item.get_closest_marker("every_run") and program().exists()):
         item.add_marker(pytest.mark.nightly)
     own = item.get_closest_marker("timeout")
     limit_s = float(own.args[0]) if own is not None else LIMIT_S
     item.add_marker(pytest.mark.timeout(patient(limit_s)), append=False)
+
+
+def _is_of_every_run(item: pytest.Item) -> bool:
+    """Of a test with `one_in(n)` the first case and each n-th after it; of any other all cases."""
+    marker, case = item.get_closest_marker("one_in"), getattr(item, "callspec", None)
+    return marker is None or case is None or sum(case.indices.values()) % marker.args[0] == 0
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -221,6 +221,7 @@ class MovedJob:
         assert self.states() == {partition: dict(counts[partition]) for partition in range(PARTITIONS)}
 
 
+@pytest.mark.nightly  # test_moved_job.py moves a job forth and back in every run
 @pytest.mark.timeout(300)
 def test_counts_are_exact_after_samza_was_killed_and_stopped_between_its_commits(
     kafka: KafkaCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -196,6 +196,7 @@ def test_a_pipeline_reads_and_writes_hubs_as_they_grow_and_are_rewound_and_no_se
     assert pipeline.told_secrets() == []
 
 
+@pytest.mark.nightly  # test_pipeline_kills.py kills outputs beside transactions
 def test_killed_after_rows_were_sent_they_are_on_the_hub_again_and_once_beside_it_and_for_a_committed_reader(
     start: Callable[[str, str], HubPipeline], tmp_path: Path
 ) -> None:

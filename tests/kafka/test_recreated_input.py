@@ -98,6 +98,7 @@ class Topics:
 @pytest.mark.spark
 @pytest.mark.fault
 @pytest.mark.timeout(300)
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("has_more", [True, False], ids=["more records", "fewer records"])
 def test_nothing_of_it_is_committed_and_the_job_ends_and_says_so(
     kafka: KafkaCluster, tmp_path: Path, job_maker: Callable[..., Any], has_more: bool
