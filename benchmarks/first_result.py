@@ -59,7 +59,7 @@ def ways() -> dict[str, Way]:
     python, pipelines = peers_python(), _pipelines_environment()
     grete = str(BIN / "grete")
     task, pipeline = (
-        Way([[grete, "init", "clicks", "--kind", kind], [grete, "dev"]], "local.", folder="clicks")
+        Way([[grete, "init", "clicks", "--kind", kind], [grete, "dev"]], "local.alarms  ", folder="clicks")
         for kind in ("task", "pipeline")
     )
     return {
@@ -179,6 +179,9 @@ def _turns(known: Mapping[str, Way], bootstrap: str) -> dict[str, list[float]]:
 
 def main() -> None:
     """Measure, print, keep."""
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a shell's background ignores it, and so would all below
     figures = {
         "when": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",

@@ -68,6 +68,20 @@ def test_looking_at_jobs_loads_neither_spark_nor_arrow() -> None:
 
 
 @pytest.mark.parametrize(
+    ("command", "most"),
+    [("config set task.commit.ms=5000", 200), ("status", 205), ("history", 190), ("stop", 205)],
+)
+def test_a_command_of_a_job_loads_not_much_more_than_it_needs(home: Path, command: str, most: int) -> None:
+    """200 modules of grete's take 0.2 s: a new one is loaded by every command that a person waits for."""
+    with open_job(JobId("orders"), must_exist=False) as handle:
+        handle.stream.write_config({"job.name": "orders", "task.inputs": "local.in"}, run_id="run-1")
+    arguments = ["--home", str(home), *command.split(), "--job", "orders"]
+    modules = imported_by(f"from grete.cli.main import main; main({arguments!r})")
+    own = sorted(name for name in modules if name.startswith("grete."))
+    assert len(own) <= most, own
+
+
+@pytest.mark.parametrize(
     "command",
     ["status", "history", "stop", "config get", "job-model", "checkpoint show", "logs", "startpoint show"],
 )
