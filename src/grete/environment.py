@@ -27,8 +27,8 @@ CONFIGURED = "GRETE_CONFIGURED_VARIABLES"
 IN_PROCESS = "GRETE_CONTAINER_IN_PROCESS"
 """`1` for a container that is a thread of its launcher's process."""
 
-KEPT_JVM = "GRETE_KEPT_JVM"
-"""`PID:FILE` of the process that keeps a JVM for the containers of `grete dev` (`grete.spark.kept_jvm`)."""
+WARM_JVM = "GRETE_WARM_JVM"
+"""`PID:FILE` of the process that keeps a JVM for the containers of `grete dev` (`grete.spark.warm_jvm`)."""
 
 WORKER_SOCKETS = "GRETE_WORKER_SOCKETS"
 """The folder of Spark's sockets to Python that the containers of a kept JVM share; who has named it removes it."""

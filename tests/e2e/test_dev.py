@@ -64,7 +64,7 @@ class Author:
 
     def jvm(self) -> int:
         """The process of the JVM that is kept."""
-        [place] = Path(self._environment["GRETE_HOME"]).glob("jobs/*/kept-jvm.json")
+        [place] = Path(self._environment["GRETE_HOME"]).glob("jobs/*/warm-jvm.json")
         return int(json.loads(place.read_text())["pid"])
 
     def received(self, stream: str) -> list[float]:

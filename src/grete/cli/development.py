@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from grete.assembly.run import coordinate
 from grete.assembly.submission import WITHOUT_SPARK, RunOptions, submitted_settings
-from grete.cli.kept_jvm import KeptJvm
 from grete.cli.pages_link import pages_link
 from grete.cli.stream_append import append_lines
+from grete.cli.warm_jvm import WarmJvm
 from grete.clock import SystemClock
 from grete.config.key_tables.coordinator import RETRY_COUNT
 from grete.config.settings import Settings
@@ -240,7 +240,7 @@ class Development:
         self._since_s: float | None = None
         """When it was started or restarted last, until it is at work."""
         self._epochs: dict[str, int] = {}
-        self._jvm = KeptJvm()
+        self._jvm = WarmJvm()
 
     def run(self) -> int:
         """Until Ctrl-C: 0."""

@@ -27,7 +27,7 @@ _FORM_KEY = f"form-key-{secrets.token_hex(16)}"
 
 
 @dataclass(slots=True)
-class _Answer:
+class _SharedPage:
     lock: threading.Lock = field(default_factory=threading.Lock)
     look: int = -1
     made_s: float = -math.inf
@@ -41,7 +41,7 @@ class SharedAnswers:
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._clock_s = clock_s
         self._lock = threading.Lock()
-        self._answers: OrderedDict[Key, _Answer] = OrderedDict()
+        self._answers: OrderedDict[Key, _SharedPage] = OrderedDict()
 
     def page(
         self, key: Key, look: int, session: Session, make: Callable[[], Mapping[str, Any]], render: Render
@@ -51,7 +51,7 @@ class SharedAnswers:
         `make` and `render` are called once for all that ask at the same time, of the same look, with the same right.
         """
         with self._lock:
-            answer = self._answers.setdefault(key, _Answer())
+            answer = self._answers.setdefault(key, _SharedPage())
             self._answers.move_to_end(key)
             while len(self._answers) > _MOST:
                 self._answers.popitem(last=False)

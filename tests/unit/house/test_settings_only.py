@@ -69,6 +69,7 @@ BORDERS = {
     "spark/pipeline/planned_source.py": "an option of a stream of Spark's",
     "spark/pipeline/serdes.py": "what a worker of Spark's gets, hashable and without the secrets of others",
     "spark/session/driver.py": "the spark.* keys for a JVM that reaches files alone",
+    "spark/warm_jvm.py": "what its parent process writes",
     "spark/sinks/hub.py": "what a worker of Spark's gets, hashable and without secrets",
     "testing/conformance/grouping.py": "a suite names the settings that it is run with",
     "testing/job_config.py": "the mapping and the files of a test, whose paths stay in the test",

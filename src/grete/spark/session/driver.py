@@ -19,7 +19,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from grete.config.settings import Settings
-from grete.environment import KEPT_JVM
+from grete.environment import WARM_JVM
 from grete.spark.jvm import (
     context_of_process,
     default_session,
@@ -39,7 +39,7 @@ from grete.spark.session.worker_python import INTERPRETER, VARIABLE, application
 from grete.spark.session.worker_sockets import make_folder
 
 _log = logging.getLogger("grete.spark")
-_KEPT_WITHIN_S, _KEPT_LOOK_S = 60.0, 0.02
+_WARM_WITHIN_S, _WARM_LOOK_S = 60.0, 0.02
 _NO_CLUSTER = {"spark.master": "local[1]"}
 _SHOWN_LINES = 12
 _END_S = 30.0
@@ -175,7 +175,7 @@ def start_jvm(settings: Mapping[str, str], given: Settings, said: IO[bytes] | No
     Raises:
         ConfigError, JobError: see `for_command_line` and `could_not_start`.
     """
-    if gateway_of_process() is not None or _reached_kept_jvm():
+    if gateway_of_process() is not None or _reached_warm_jvm():
         return
     named = for_command_line(settings)
     if given.job.is_of_processors:
@@ -188,19 +188,19 @@ def start_jvm(settings: Mapping[str, str], given: Settings, said: IO[bytes] | No
     _started.has_jvm = True
 
 
-def _reached_kept_jvm() -> bool:
+def _reached_warm_jvm() -> bool:
     """Whether this process now uses the JVM that `grete dev` keeps for containers; one of its own where it does not
     answer.
     """
-    named = os.environ.get(KEPT_JVM, "")
+    named = os.environ.get(WARM_JVM, "")
     if not named:
         return False
     keeper, _, place = named.partition(":")
-    until_s = time.monotonic() + _KEPT_WITHIN_S
+    until_s = time.monotonic() + _WARM_WITHIN_S
     while not Path(place).exists():
         if time.monotonic() > until_s or not Path(f"/proc/{keeper}").exists():
             return False
-        time.sleep(_KEPT_LOOK_S)
+        time.sleep(_WARM_LOOK_S)
     try:
         found = json.loads(Path(place).read_text())
         reach_jvm(found["port"], found["token"])

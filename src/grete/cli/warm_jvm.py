@@ -13,14 +13,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from grete.config.settings import Settings
-from grete.environment import KEPT_JVM, WORKER_SOCKETS, grete_home
+from grete.environment import WARM_JVM, WORKER_SOCKETS, grete_home
 from grete.private_files import private_directory, private_opener
 
 _END_S = 10.0
 
 
-class KeptJvm:
-    """At most one, in a process of its own (`grete.spark.kept_jvm`); containers are told by the environment."""
+class WarmJvm:
+    """At most one, in a process of its own (`grete.spark.warm_jvm`); containers are told by the environment."""
 
     def __init__(self) -> None:
         self._keeper: subprocess.Popen[str] | None = None
@@ -45,11 +45,11 @@ class KeptJvm:
         private_directory(folder)
         self._sockets = Path(tempfile.mkdtemp(prefix="grete-"))
         os.environ[WORKER_SOCKETS] = str(self._sockets)
-        place = folder / "kept-jvm.json"
+        place = folder / "warm-jvm.json"
         place.unlink(missing_ok=True)
-        with open(folder / "kept-jvm.log", "w", opener=private_opener) as log:
+        with open(folder / "warm-jvm.log", "w", opener=private_opener) as log:
             self._keeper = subprocess.Popen(  # noqa: S603 - ourselves
-                [sys.executable, "-m", "grete.spark.kept_jvm", str(place)],
+                [sys.executable, "-m", "grete.spark.warm_jvm", str(place)],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -58,7 +58,7 @@ class KeptJvm:
                 start_new_session=True,
             )
         self._config = dict(settings.raw)
-        os.environ[KEPT_JVM] = f"{self._keeper.pid}:{place}"
+        os.environ[WARM_JVM] = f"{self._keeper.pid}:{place}"
         assert self._keeper.stdin is not None
         with suppress(BrokenPipeError):  # it has ended already: the container starts a JVM of its own
             self._keeper.stdin.write(json.dumps(self._config) + "\n")
@@ -67,7 +67,7 @@ class KeptJvm:
     def close(self) -> None:
         """End it."""
         keeper, self._keeper = self._keeper, None
-        for name in (KEPT_JVM, WORKER_SOCKETS):
+        for name in (WARM_JVM, WORKER_SOCKETS):
             os.environ.pop(name, None)
         if keeper is None:
             return

@@ -1,6 +1,6 @@
 """A JVM of Spark's that outlives the containers that use it one after the other: `grete dev` restarts at each save.
 
-    python -m grete.spark.kept_jvm PLACE
+    python -m grete.spark.warm_jvm PLACE
 
 Reads the job's configuration as JSON from standard input, starts the JVM that a container of it would start, writes
 into the file PLACE where it is and what it takes for a password, and ends with the JVM when standard input ends.
