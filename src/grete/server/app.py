@@ -268,7 +268,7 @@ def _table(view: CoordinatorView, tokens: Tokens) -> list[GuardedRoute]:
         ("GET", "/api/v1/checkpoints", routes.answer(view.checkpoints), Right.READ),
         ("GET", "/api/v1/lag", routes.answer(view.lag), Right.READ),
         ("GET", "/api/v1/openapi.json", routes.openapi, Right.READ),
-        ("GET", "/metrics", routes.metrics, Right.READ),
+        ("GET", "/metrics", routes.metrics, Right.METRICS),
         ("GET", "/healthz", routes.healthz, None),
         ("GET", "/readyz", routes.readyz, Right.READ),
     ]

@@ -91,6 +91,7 @@ _STRANGER = {**_refused(403, "an Origin of another site"), **_refused(421, "a Ho
 _NOT_YET = _refused(503, "the coordinator has only just started, or a store does not answer it: ask again")
 _SECURITY: dict[Right | None, list[dict[str, Any]]] = {
     None: [],
+    Right.METRICS: [{"metrics": []}],
     Right.READ: [{"token": []}],
     Right.WRITE: [{"write": []}],
     Right.CONTAINER: [{"container": []}],
@@ -198,6 +199,11 @@ def document(routes: Sequence[BaseRoute]) -> dict[str, Any]:
         "components": {
             "schemas": SCHEMAS,
             "securitySchemes": {
+                "metrics": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "the content of http-metrics-token; every other token does as well",
+                },
                 "token": {"type": "http", "scheme": "bearer", "description": "the content of http-token"},
                 "write": {
                     "type": "http",

@@ -1,6 +1,6 @@
-"""Who may do what with a coordinator's server: three rights, a token for each, and links that are used once.
+"""Who may do what with a coordinator's server: four rights, a token for each, and links that are used once.
 
-Dashboards read, operators write, containers say how they are.
+Scrapers see metrics and nothing else, dashboards read, operators write, containers say how they are.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ LINK_S = 60
 class Right(StrEnum):
     """The right that a token gives."""
 
+    METRICS = "metrics"
     READ = "read"
     WRITE = "write"
     CONTAINER = "container"
 
 
 _MISSING = {
+    Right.METRICS: "a bearer token is needed: that of the file http-metrics-token, or http-token",
     Right.READ: "a bearer token is needed; its file is named by `grete status`",
     Right.WRITE: "the write token is needed, in the file http-write-token",
     Right.CONTAINER: "the token of the job's containers is needed",
@@ -40,19 +42,25 @@ class Tokens:
     read: str | None
     write: str | None = None
     container: str | None = None
+    metrics: str | None = None
 
     def right(self, given: bytes) -> Right | None:
         """The right that a token gives; all are compared, so that the time says nothing."""
-        known = ((Right.READ, self.read), (Right.WRITE, self.write), (Right.CONTAINER, self.container))
+        known = (
+            *((Right.METRICS, self.metrics), (Right.READ, self.read)),
+            *((Right.WRITE, self.write), (Right.CONTAINER, self.container)),
+        )
         rights = [right for right, token in known if token is not None and _is_same(given, token)]
         return rights[-1] if rights else (Right.READ if self.read is None else None)
 
     def refusal(self, needs: Right, given: Right | None) -> str | None:
         """Why a token that gives this right does not do where that one is needed; None where it does.
 
-        Every token reads.
+        Every token has the metrics, and every one but that of metrics reads.
         """
-        return None if given is needs or (given and needs is Right.READ) else _MISSING[needs]
+        reads = self.read is None or given not in (None, Right.METRICS)
+        may = {Right.METRICS: given is not None, Right.READ: reads}.get(needs, given is needs)
+        return None if may else _MISSING[needs]
 
 
 def _is_same(given: bytes, token: str) -> bool:
@@ -66,11 +74,13 @@ class TokenFiles:
     read: Path
     write: Path
     container: Path
+    metrics: Path
 
     @classmethod
     def of(cls, folder: Path) -> TokenFiles:
         """Those of the job whose folder it is."""
-        return cls(folder / "http-token", folder / "http-write-token", folder / "http-container-token")
+        names = ("http-token", "http-write-token", "http-container-token", "http-metrics-token")
+        return cls(*(folder / name for name in names))
 
 
 def one_time_code(right: Right, token: str, clock: Clock) -> str:

@@ -95,8 +95,10 @@ def write_token(path: Path) -> str:
 
 def write_tokens(files: TokenFiles, *, needs_read: bool) -> Tokens:
     """A new token for each right, in its file."""
-    read, write, container = (write_token(path) for path in (files.read, files.write, files.container))
-    return Tokens(read if needs_read else None, write, container)
+    read, write, container, metrics = map(
+        write_token, (files.read, files.write, files.container, files.metrics)
+    )
+    return Tokens(read if needs_read else None, write, container, metrics)
 
 
 class HttpServer:

@@ -29,6 +29,7 @@ TOKEN = "t0ken"  # noqa: S105 - of this test
 HOST = {"host": "127.0.0.1:8080"}
 GOOD = {**HOST, "authorization": f"Bearer {TOKEN}"}
 WRITE_TOKEN = "wr1te"  # noqa: S105 - of this test
+METRICS_TOKEN = "m3trics"  # noqa: S105 - of this test
 WRITER = {**HOST, "authorization": f"Bearer {WRITE_TOKEN}"}
 CONTAINER_TOKEN = "c0ntainer"  # noqa: S105 - of this test
 CONTAINER = {**HOST, "authorization": f"Bearer {CONTAINER_TOKEN}"}
@@ -95,7 +96,7 @@ class View:
 
 def app(token: str | None = TOKEN) -> Starlette:
     hosts = frozenset({"127.0.0.1", "localhost", "[::1]"})
-    return build_app(View(), tokens=Tokens(token, WRITE_TOKEN, CONTAINER_TOKEN), hosts=hosts)
+    return build_app(View(), tokens=Tokens(token, WRITE_TOKEN, CONTAINER_TOKEN, METRICS_TOKEN), hosts=hosts)
 
 
 @pytest.fixture(scope="module")
@@ -331,7 +332,10 @@ def test_every_schema_that_is_referred_to_exists_and_is_used() -> None:
 
 
 def test_the_documents_security_is_that_of_the_route() -> None:
-    schemes = {Right.READ: "token", Right.WRITE: "write", Right.CONTAINER: "container"}
+    schemes = {
+        **{Right.METRICS: "metrics", Right.READ: "token"},
+        **{Right.WRITE: "write", Right.CONTAINER: "container"},
+    }
     assert schemes.keys() == set(Right)
     assert set(DOCUMENT["components"]["securitySchemes"]) == set(schemes.values())
     for route in app().routes:

@@ -7,7 +7,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.unit.server.test_server_access import CONTAINER_TOKEN, HOST, TOKEN, WRITE_TOKEN, View, app
+from tests.unit.server.test_server_access import (
+    CONTAINER_TOKEN,
+    HOST,
+    METRICS_TOKEN,
+    TOKEN,
+    WRITE_TOKEN,
+    View,
+    app,
+)
 
 from grete.server.rights import Tokens
 from grete.server.routes import GuardedRoute
@@ -29,18 +37,22 @@ TABLE = {
     "/api/v1/checkpoints": "GET read",
     "/api/v1/lag": "GET read",
     "/api/v1/openapi.json": "GET read",
-    "/metrics": "GET read",
+    "/metrics": "GET metrics",
     "/healthz": "GET open",
     "/readyz": "GET read",
 }
 """The method of each path, and the right that it needs."""
-TOKENS = {"none": "", "bad": "x", "read": TOKEN, "write": WRITE_TOKEN, "container": CONTAINER_TOKEN}
+TOKENS = {
+    **{"none": "", "bad": "x", "metrics": METRICS_TOKEN, "read": TOKEN},
+    **{"write": WRITE_TOKEN, "container": CONTAINER_TOKEN},
+}
 GIVES = {
     "none": {"open"},
     "bad": {"open"},
-    "read": {"open", "read"},
-    "write": {"open", "read", "write"},
-    "container": {"open", "read", "container"},
+    "metrics": {"open", "metrics"},
+    "read": {"open", "metrics", "read"},
+    "write": {"open", "metrics", "read", "write"},
+    "container": {"open", "metrics", "read", "container"},
 }
 SAME: dict[str, Callable[[str], str]] = {
     "as it is": str,
@@ -96,7 +108,9 @@ class Asked(View):
 def served() -> Iterator[tuple[Asked, Callable[..., int]]]:
     """A coordinator, and a request to it: the status that it is answered with."""
     view = Asked()
-    server = coordinator_server(view, bind("127.0.0.1", 0), Tokens(TOKEN, WRITE_TOKEN, CONTAINER_TOKEN))
+    server = coordinator_server(
+        view, bind("127.0.0.1", 0), Tokens(TOKEN, WRITE_TOKEN, CONTAINER_TOKEN, METRICS_TOKEN)
+    )
     server.start()
 
     def ask(method: str, target: str, right: str, version: str = "1.1") -> int:

@@ -21,15 +21,21 @@ _HEAD = """\
 What a job's coordinator serves while the job runs. It is the document of `/api/v1/openapi.json`, for reading;
 [observing.md](observing.md#http) says where the server is, and what it refuses in any case.
 
-A request carries `Authorization: Bearer TOKEN`. The tokens are files in the job's folder: `http-token` reads,
-`http-write-token` asks for changes, and the containers' own is for them alone. Every token reads.
+A request carries `Authorization: Bearer TOKEN`. The tokens are files in the job's folder: `http-metrics-token`
+has the metrics and nothing else, `http-token` reads, `http-write-token` asks for changes, and the containers' own
+is for them alone. Every token has the metrics, and every other one reads.
 
 ## Routes
 
 | request | token | answer |
 |---|---|---|
 """
-_TOKENS = {"token": "`http-token`", "write": "`http-write-token`", "container": "the containers'"}
+_TOKENS = {
+    "metrics": "`http-metrics-token`",
+    "token": "`http-token`",
+    "write": "`http-write-token`",
+    "container": "the containers'",
+}
 _DOCUMENTS = """\
 ## Documents
 
