@@ -13,6 +13,7 @@ cd "$(dirname "$0")/.."
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/grete
 azurite_directory=${GRETE_AZURITE:-$cache/azurite-3.35.0}
 browser_directory=${GRETE_BROWSER:-$cache/axe-core-4.10.3}
+prometheus_directory=${GRETE_PROMETHEUS:-$cache/prometheus}
 kafka_jars_directory=${GRETE_KAFKA_JARS:-$cache/kafka-4.3.1}
 kafka_tools_directory=${GRETE_KAFKA_TOOLS:-$cache/kafka-tools-4.3.1}
 yarn_jars_directory=${GRETE_YARN_JARS:-$cache/yarn-3.5.0}
@@ -81,6 +82,25 @@ browser() { # Debian's Chromium with its driver, and what looks whether a page c
   present chromium chromium "the tests of the pages"
   present chromedriver chromium-driver "the tests of the pages"
   fetch_modules browser "$browser_directory" "the tests of the pages"
+}
+
+prometheus_programs() { # Debian's Prometheus and promtool, unpacked: no service of the machine's is begun
+  [ -e "$prometheus_directory/complete" ] && return
+  if ! command -v apt-get >/dev/null; then
+    echo "the tests of alerts need Prometheus in $prometheus_directory (Debian: apt-get download prometheus)" >&2
+    exit 1
+  fi
+  rm -rf "$prometheus_directory" "$prometheus_directory.new"
+  mkdir -p "$prometheus_directory.new"
+  (
+    cd "$prometheus_directory.new"
+    [ "$(id -u)" = 0 ] && apt-get update -qq </dev/null
+    apt-get download -qq prometheus </dev/null 2>/dev/null
+    dpkg -x prometheus_*.deb .
+    rm prometheus_*.deb
+  )
+  touch "$prometheus_directory.new/complete"
+  mv "$prometheus_directory.new" "$prometheus_directory"
 }
 
 spark_kafka_jars() { fetch_jars scripts/spark-kafka/pom.xml "$spark_kafka_jars_directory"; }
@@ -224,6 +244,6 @@ kube_apiserver_with_go() {
   fi
 }
 
-for service in ${SERVICES:-strace_present postgresql_present browser azurite_modules kafka_jars kafka_tools kafka_archive spark_kafka_jars spark_sinks_jars zookeeper_jars yarn_jars samza_jars samza_runner application_wheels spark_archive kube_apiserver_with_go}; do
+for service in ${SERVICES:-strace_present postgresql_present browser azurite_modules prometheus_programs kafka_jars kafka_tools kafka_archive spark_kafka_jars spark_sinks_jars zookeeper_jars yarn_jars samza_jars samza_runner application_wheels spark_archive kube_apiserver_with_go}; do
   "$service"
 done

@@ -43,6 +43,7 @@ COMMANDS = {
     "dead-letters": "messages that could not be processed: list them, send them again",
     "job": "delete a job",
     "history": "deployments, attempts, exits, changes",
+    "metrics": "alert rules for Prometheus and a board for Grafana, made from a job's metrics",
     "completion": "a script that completes grete's words in a shell",
     "doctor": "check this machine, and a job's configuration",
     "package": "environments of the API, framework and application: build, verify, show",

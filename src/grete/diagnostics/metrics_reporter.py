@@ -112,7 +112,7 @@ class MetricsReporters:
             target = log_stream(settings, reporter.stream, home)
             writer = BackgroundWriter(
                 lambda target=target: open_sink(target, SystemClock()),  # type: ignore[misc]
-                name=f"grete metrics reporter {reporter.name}",
+                name=f"metrics reporter {reporter.name}",
             )
             made = MetricsSnapshotReporter(reporter, header, self._take, writer, SystemClock())
             made.start()

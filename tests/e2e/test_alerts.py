@@ -1,0 +1,224 @@
+"""Alerts as Prometheus evaluates them: each fires at its cause and at nothing else, and a real job's causes do."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import yaml
+
+from grete.cli.main import main
+from grete.model.ids import JobId
+from grete.monitoring.alerts import alerts, rules
+from grete.operations import open_job
+from grete.testing.server_cluster import jars_directory
+from grete.testing.waiting import eventually
+
+pytestmark = pytest.mark.timeout(180)
+PROGRAMS = jars_directory("GRETE_PROMETHEUS", "prometheus") / "usr/bin"
+AT = 'job="grete", instance="a"'
+CALM = {
+    f"up{{{AT}}}": "1x120",
+    f"grete_is_leader{{{AT}}}": "1x120",
+    f"grete_leader_epoch{{{AT}}}": "4x120",
+    f"grete_lease_renewal_failures_total{{{AT}}}": "2x120",
+    f"grete_needed_containers{{{AT}}}": "0x120",
+    f"grete_job_healthy{{{AT}}}": "1x120",
+    f'grete_heartbeat_age_seconds{{{AT}, container="0"}}': "1x120",
+    f'grete_container_restarts_total{{{AT}, container="0"}}': "2x120",
+    f"grete_lag_messages{{{AT}}}": "800x120",
+    f'grete_commit_calls_total{{{AT}, container="0"}}': "0+50x120",
+    f'grete_dead_letters_total{{{AT}, container="0"}}': "7x120",
+    f"grete_barriers_started_total{{{AT}}}": "1x120",
+    f"grete_barriers_timed_out_total{{{AT}}}": "1x120",
+    f"grete_quarantined_records{{{AT}}}": "0x120",
+    f'grete_monitor_problem{{{AT}, monitor="lag"}}': "0x120",
+}
+"""A job that goes well, a sample each minute for two hours."""
+CAUSES = {
+    "GreteCoordinatorDown": {"up": "1x90 0x30"},
+    "GreteNotLeading": {"grete_is_leader": "1x90 0x30"},
+    "GreteLeaseRenewalsFail": {"grete_lease_renewal_failures_total": "0x90 1+1x30"},
+    "GreteContainerMissing": {"grete_needed_containers": "0x90 1x30"},
+    "GreteJobUnhealthy": {"grete_job_healthy": "1x90 0x30"},
+    "GreteContainerSilent": {"grete_heartbeat_age_seconds": "1x90 1+60x30"},
+    "GreteContainerFailsAgainAndAgain": {"grete_container_restarts_total": "0x90 1+1x30"},
+    "GreteLagGrows": {"grete_lag_messages": "900+100x120"},
+    "GreteLagUnknown": {"grete_lag_messages": "800x90 stale"},
+    "GreteNothingIsCommitted": {"grete_commit_calls_total": "50x120"},
+    "GreteDeadLetters": {"grete_dead_letters_total": "7x110 8x10"},
+    "GreteRebalancesAgainAndAgain": {"grete_barriers_started_total": "1x90 2+1x30"},
+    "GreteContainerWasCutOff": {"grete_barriers_timed_out_total": "0x100 1x20"},
+    "GreteUnknownRecords": {"grete_quarantined_records": "0x90 2x30"},
+    "GreteCannotLook": {"grete_monitor_problem": "0x90 1x30"},
+    "GreteOffsetsSkipped": {f'grete_history_events{{{AT}, event="offsets-skipped"}}': "_x100 1x20"},
+}
+
+
+def series(changes: dict[str, str]) -> list[dict[str, str]]:
+    """The calm job, but for these metrics, by their names alone."""
+    found = dict(CALM)
+    for name, values in changes.items():
+        known = next((one for one in found if one.partition("{")[0] == name), name)
+        found[known] = values
+    return [{"series": name, "values": values} for name, values in found.items()]
+
+
+def said_by_promtool(folder: Path, changes: dict[str, str], fires: str) -> str:
+    """What is not as expected after two hours: that this alert fires, and no other; nothing where all is."""
+    expected = [
+        {
+            "expr": f'count(ALERTS{{alertname="{one.name}", alertstate="firing"}}) or vector(0)',
+            "eval_time": "115m",
+            "exp_samples": [{"labels": "{}", "value": int(one.name == fires)}],
+        }
+        for one in alerts()
+    ]
+    test = {"interval": "1m", "input_series": series(changes), "promql_expr_test": expected}
+    file = folder / "tests.yml"
+    file.write_text(
+        yaml.safe_dump({"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": [test]})
+    )
+    done = subprocess.run([PROGRAMS / "promtool", "test", "rules", file], capture_output=True, text=True)
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+def test_each_alert_fires_at_its_cause_and_none_at_a_job_that_goes_well(tmp_path: Path) -> None:
+    assert set(CAUSES) == {one.name for one in alerts()}
+    (tmp_path / "rules.yml").write_text(rules())
+    checked = subprocess.run(
+        [PROGRAMS / "promtool", "check", "rules", tmp_path / "rules.yml"], capture_output=True
+    )
+    assert checked.returncode == 0, checked.stderr
+    said = {name: said_by_promtool(tmp_path, changes, name) for name, changes in {"": {}, **CAUSES}.items()}
+    assert not {name: text for name, text in said.items() if text}
+    assert said_by_promtool(tmp_path, CAUSES["GreteDeadLetters"], ""), "what is not expected fails"
+
+
+APPLICATION = """
+import grete
+
+class Visits(grete.StreamTask):
+    def process(self, envelope, collector, coordinator):
+        if envelope.message == "odd":
+            raise ValueError("an odd visit")
+"""
+CONFIG = {
+    "job.name": "visits",
+    "job.application.path": ".",
+    "task.class": "visits:Visits",
+    "task.inputs": "local.in",
+    "systems.local.samza.offset.default": "oldest",
+    "systems.local.samza.msg.serde": "string",
+    "task.poison.policy": "dead-letter",
+    "task.poison.dead-letter.stream": "local.odd",
+}
+JOB = JobId("visits")
+
+
+def free_port() -> int:
+    with closing(socket.socket()) as opened:
+        opened.bind(("127.0.0.1", 0))
+        return int(opened.getsockname()[1])
+
+
+@pytest.fixture
+def job(home: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """A job that runs, and the port of its coordinator."""
+    port = free_port()
+    (home / "visits.py").write_text(APPLICATION)
+    config = home / "visits.properties"
+    config.write_text(
+        "".join(f"{key}={value}\n" for key, value in {**CONFIG, "job.http.port": str(port)}.items())
+    )
+    assert main(["stream", "create", "local.in", "--partitions", "1"]) == 0
+    assert main(["stream", "create", "local.odd", "--partitions", "1"]) == 0
+    append(home, "a visit")
+    command = [sys.executable, "-m", "grete.testing.sparkless", "--config", str(config)]
+    with (home / "run.log").open("wb") as log:
+        running = subprocess.Popen(command, env={**os.environ}, stdout=log, stderr=log)
+    try:
+        eventually(lambda: behind() == 0, "all is processed", context=(home / "run.log").read_text)
+        yield running, port
+    finally:
+        running.kill()
+        running.wait()
+
+
+def append(home: Path, text: str) -> None:
+    (home / "lines").write_text(f"{text}\n")
+    assert main(["stream", "append", "local.in", "--from-file", str(home / "lines"), "--lines"]) == 0
+
+
+def behind() -> int | None:
+    with open_job(JOB, must_exist=False) as handle:
+        return handle.lag().total if handle.active_tasks() else None
+
+
+@pytest.fixture
+def prometheus(job: tuple[subprocess.Popen[bytes], int], home: Path, tmp_path: Path) -> Iterator[str]:
+    """Scrapes the job each half second with the token for metrics; its rules wait for nothing."""
+    [group] = yaml.safe_load(rules())["groups"]
+    group["interval"] = "500ms"
+    for rule in group["rules"]:
+        rule["for"] = "0s"
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump({"groups": [group]}))
+    scrape = {
+        "job_name": "grete",
+        "authorization": {"credentials_file": str(home / "jobs" / "visits-1" / "http-metrics-token")},
+        "static_configs": [{"targets": [f"127.0.0.1:{job[1]}"]}],
+    }
+    whole = {
+        "global": {"scrape_interval": "500ms", "evaluation_interval": "500ms"},
+        "rule_files": [str(tmp_path / "rules.yml")],
+        "scrape_configs": [scrape],
+    }
+    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(whole))
+    port = free_port()
+    command = [
+        str(PROGRAMS / "prometheus"),
+        f"--config.file={tmp_path / 'prometheus.yml'}",
+        f"--storage.tsdb.path={tmp_path / 'series'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]
+    with (tmp_path / "prometheus.log").open("wb") as log:
+        running = subprocess.Popen(command, stdout=log, stderr=log)
+    yield f"http://127.0.0.1:{port}"
+    running.kill()
+    running.wait()
+
+
+def asked(prometheus: str, path: str) -> Any:
+    try:
+        return httpx2.get(f"{prometheus}/api/v1/{path}", trust_env=False).json()["data"]
+    except httpx2.TransportError:  # it has only just started
+        return {}
+
+
+def firing(prometheus: str) -> set[str]:
+    found = asked(prometheus, "alerts").get("alerts", ())
+    return {one["labels"]["alertname"] for one in found if one["state"] == "firing"}
+
+
+def scraped(prometheus: str, metric: str) -> list[str]:
+    return [one["value"][1] for one in asked(prometheus, f"query?query={metric}").get("result", ())]
+
+
+def test_what_happens_to_a_real_job_fires_the_alerts_that_say_so(
+    job: tuple[subprocess.Popen[bytes], int], prometheus: str, home: Path
+) -> None:
+    eventually(lambda: scraped(prometheus, "grete_job_healthy") == ["1"], "it is scraped")
+    eventually(lambda: scraped(prometheus, "grete_dead_letters_total") == ["0"], "its containers are scraped")
+    assert firing(prometheus) == set()
+    append(home, "odd")
+    eventually(lambda: firing(prometheus) == {"GreteDeadLetters"}, "a message was set aside")
+    job[0].kill()
+    eventually(lambda: "GreteCoordinatorDown" in firing(prometheus), "the coordinator is gone")
