@@ -164,22 +164,21 @@ def behind() -> int | None:
 
 
 @pytest.fixture
-def prometheus(job: tuple[subprocess.Popen[bytes], int], home: Path, tmp_path: Path) -> Iterator[str]:
-    """Scrapes the job each half second with the token for metrics; its rules wait for nothing."""
+def prometheus(
+    job: tuple[subprocess.Popen[bytes], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Iterator[str]:
+    """Scrapes the jobs of the home each half second, as `grete metrics scrape` says; its rules wait for nothing."""
     [group] = yaml.safe_load(rules())["groups"]
     group["interval"] = "500ms"
     for rule in group["rules"]:
         rule["for"] = "0s"
     (tmp_path / "rules.yml").write_text(yaml.safe_dump({"groups": [group]}))
-    scrape = {
-        "job_name": "grete",
-        "authorization": {"credentials_file": str(home / "jobs" / "visits-1" / "http-metrics-token")},
-        "static_configs": [{"targets": [f"127.0.0.1:{job[1]}"]}],
-    }
+    capsys.readouterr()
+    assert main(["metrics", "scrape"]) == 0
     whole = {
         "global": {"scrape_interval": "500ms", "evaluation_interval": "500ms"},
         "rule_files": [str(tmp_path / "rules.yml")],
-        "scrape_configs": [scrape],
+        **yaml.safe_load(capsys.readouterr().out),
     }
     (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(whole))
     port = free_port()

@@ -30,11 +30,11 @@ class Alert(NamedTuple):
 
 
 def alerts(scrape_job: str = "grete") -> list[Alert]:
-    """Every alert; `scrape_job` is the `job_name` under which Prometheus scrapes coordinators."""
+    """Every alert; `scrape_job` begins the `job_name`s under which Prometheus scrapes coordinators."""
     return [
         Alert(
             "GreteCoordinatorDown",
-            f'up{{job="{scrape_job}"}} == 0',
+            f'up{{job=~"{scrape_job}(-.+)?"}} == 0',
             "2m",
             PAGE,
             "The coordinator does not answer: nobody restarts containers or follows changes.",

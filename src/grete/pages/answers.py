@@ -22,6 +22,7 @@ Render = Callable[[Mapping[str, Any], Session], str]
 _GOOD_FOR_S = 1.0
 """All pages hear of a look within half a second; who comes later sees what is then."""
 _MOST = 64
+_KEPT_S = 10.0
 _FORM_KEY = f"form-key-{secrets.token_hex(16)}"
 """Stands in what is shared for the key of the session that asks."""
 
@@ -29,6 +30,7 @@ _FORM_KEY = f"form-key-{secrets.token_hex(16)}"
 @dataclass(slots=True)
 class _SharedPage:
     lock: threading.Lock = field(default_factory=threading.Lock)
+    asked_s: float = -math.inf
     look: int = -1
     made_s: float = -math.inf
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -50,11 +52,7 @@ class SharedAnswers:
 
         `make` and `render` are called once for all that ask at the same time, of the same look, with the same right.
         """
-        with self._lock:
-            answer = self._answers.setdefault(key, _SharedPage())
-            self._answers.move_to_end(key)
-            while len(self._answers) > _MOST:
-                self._answers.popitem(last=False)
+        answer = self._answer(key)
         with answer.lock:
             now_s = self._clock_s()
             if answer.look != look or now_s - answer.made_s > _GOOD_FOR_S:
@@ -66,6 +64,20 @@ class SharedAnswers:
             body, tag = answer.pages[session.right]
         own = hashlib.sha256(session.form_key.encode()).hexdigest()[:8]
         return lambda: body.replace(_FORM_KEY, session.form_key), f'"{tag}{own}"'
+
+    def _answer(self, key: Key) -> _SharedPage:
+        """That of a key, as the newest; those that are old go, with the figures of 10,000 tasks that they hold."""
+        with self._lock:
+            answer = self._answers.setdefault(key, _SharedPage(asked_s=self._clock_s()))
+            self._answers.move_to_end(key)
+            answer.asked_s = self._clock_s()
+            while len(self._answers) > _MOST or self._oldest_is_old():
+                self._answers.popitem(last=False)
+            return answer
+
+    def _oldest_is_old(self) -> bool:
+        oldest = next(iter(self._answers.values()))
+        return self._clock_s() - oldest.asked_s > _KEPT_S
 
     def forget(self) -> None:
         """Something was changed: what is asked for next is made anew."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.unit.finished_job import opened
 
 import grete
 from grete.cli.main import main
@@ -62,7 +63,7 @@ def test_every_alert_has_a_section_of_the_runbook_and_every_section_an_alert() -
 
 def test_the_rules_name_their_section_and_whom_they_wake() -> None:
     [group] = yaml.safe_load(rules("streams"))["groups"]
-    assert group["rules"][0]["expr"] == 'up{job="streams"} == 0'
+    assert group["rules"][0]["expr"] == 'up{job=~"streams(-.+)?"} == 0'
     for rule in group["rules"]:
         assert rule["annotations"]["runbook"] == f"docs/runbook.md#{rule['alert'].lower()}"
         assert rule["labels"]["severity"] in (PAGE, TICKET)
@@ -86,3 +87,20 @@ def test_the_commands_print_them(capsys: Output) -> None:
     assert capsys.readouterr().out == rules("streams")
     assert main(["metrics", "board"]) == 0
     assert capsys.readouterr().out == f"{board()}\n"
+
+
+def test_a_job_is_scraped_where_it_answers_and_one_that_nobody_knows_is_left_out(
+    job: Path, capsys: Output
+) -> None:
+    assert main(["metrics", "scrape"]) == 0
+    said = capsys.readouterr()
+    assert yaml.safe_load(said.out) == {"scrape_configs": []}
+    assert "orders does not run" in said.err
+    with opened() as handle:
+        handle.stream.change_config({"job.http.port": "8080", "job.http.host": "::1"}, run_id="r", reason="")
+    assert main(["metrics", "scrape"]) == 0
+    said = capsys.readouterr()
+    [found] = yaml.safe_load(said.out)["scrape_configs"]
+    assert found["static_configs"] == [{"targets": ["[::1]:8080"], "labels": {"grete_job": "orders"}}]
+    assert found["authorization"]["credentials_file"] == str(job / "jobs" / "orders-1" / "http-metrics-token")
+    assert said.err == ""

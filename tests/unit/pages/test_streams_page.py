@@ -76,3 +76,20 @@ def test_records_of_a_changelog_are_shown_as_the_stores_serdes_read_them(reader:
     page = reader.get("/ui/job/orders/streams?stream=local.orders-1-totals-changelog&at=0").text
     values = re.findall(r'data-label="Value">([^<]*)<', page)
     assert values == ["1", "2", "3", "4", "-"]
+
+
+def test_a_record_of_10_mb_and_one_that_no_serde_reads_are_shown_in_a_small_page(
+    reader: TestClient, system: LocalSystem
+) -> None:
+    with opened() as handle:
+        handle.stream.change_config({"streams.large.samza.msg.serde": "json"}, run_id="r", reason="")
+        handle.stream.change_config({"task.inputs": "local.in,local.large"}, run_id="r", reason="")
+    system.create_stream(StreamSpec("large", 1))
+    values = [b'{"text": "' + b"x" * 10_000_000 + b'"}', b"\xff\x00<b>", b'{"a": 1}', b"[" * 100_000]
+    system.append("large", (Message(None, value, 1, partition=0) for value in values))
+    page = reader.get("/ui/job/orders/streams?stream=local.large&at=0")
+    assert page.status_code == 200
+    assert len(page.content) < 40_000
+    shown = re.findall(r'data-label="Value">([^<]*)<', page.text)
+    assert [text[:12] for text in shown] == ["{&#34;text&#", "{&#34;hex&#3", "{&#34;a&#34;", "[[[[[[[[[[[["]
+    assert "(10,000,012 bytes)" in shown[0]

@@ -1,0 +1,49 @@
+"""Where Prometheus scrapes the jobs of a home, each with its own token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import yaml
+
+from grete.model.ids import JobId
+from grete.operations.job_handle import JobHandle
+from grete.server.rights import TokenFiles
+
+
+class Target(NamedTuple):
+    """A coordinator's address; one that is not fixed is another one after the next start."""
+
+    job: JobId
+    address: str
+    token: Path
+    is_fixed: bool
+
+
+def target_of(handle: JobHandle) -> Target | None:
+    """Where the job answers, or will by its configuration; None where nobody knows."""
+    coordinator, state = handle.settings.coordinator, handle.state()
+    token = TokenFiles.of(handle.state_directory).metrics
+    if coordinator.http_port:
+        host = coordinator.http_host
+        named = f"[{host}]" if ":" in host else host
+        return Target(handle.job, f"{named}:{coordinator.http_port}", token, is_fixed=True)
+    if state is None or not state.url or handle.election.holder() is None:
+        return None
+    return Target(handle.job, urlsplit(state.url).netloc, token, is_fixed=False)
+
+
+def scrape_configs(targets: Sequence[Target]) -> str:
+    """A part of Prometheus' configuration: a job has a token of its own, so each is a `job_name` of its own."""
+    found = [
+        {
+            "job_name": f"grete-{one.job.key}",
+            "authorization": {"credentials_file": str(one.token)},
+            "static_configs": [{"targets": [one.address], "labels": {"grete_job": one.job.shown}}],
+        }
+        for one in targets
+    ]
+    return yaml.safe_dump({"scrape_configs": found}, sort_keys=False)
