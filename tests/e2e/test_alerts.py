@@ -37,6 +37,9 @@ CALM = {
     f"grete_lag_messages{{{AT}}}": "800x120",
     f'grete_commit_calls_total{{{AT}, container="0"}}': "0+50x120",
     f'grete_dead_letters_total{{{AT}, container="0"}}': "7x120",
+    f'grete_container_exits{{{AT}, meaning="fenced"}}': "1x120",
+    f'grete_disk_free_bytes{{{AT}, folder="home"}}': "40x120",
+    f'grete_disk_size_bytes{{{AT}, folder="home"}}': "100x120",
     f"grete_barriers_started_total{{{AT}}}": "1x120",
     f"grete_barriers_timed_out_total{{{AT}}}": "1x120",
     f"grete_quarantined_records{{{AT}}}": "0x120",
@@ -55,6 +58,8 @@ CAUSES = {
     "GreteLagUnknown": {"grete_lag_messages": "800x90 stale"},
     "GreteNothingIsCommitted": {"grete_commit_calls_total": "50x120"},
     "GreteDeadLetters": {"grete_dead_letters_total": "7x110 8x10"},
+    "GreteContainerWasFenced": {"grete_container_exits": "0x108 1x12"},
+    "GreteDiskNearlyFull": {"grete_disk_free_bytes": "40x90 9x30"},
     "GreteRebalancesAgainAndAgain": {"grete_barriers_started_total": "1x90 2+1x30"},
     "GreteContainerWasCutOff": {"grete_barriers_timed_out_total": "0x100 1x20"},
     "GreteUnknownRecords": {"grete_quarantined_records": "0x90 2x30"},
@@ -197,9 +202,10 @@ def prometheus(
 
 def asked(prometheus: str, path: str) -> Any:
     try:
-        return httpx2.get(f"{prometheus}/api/v1/{path}", trust_env=False).json()["data"]
-    except httpx2.TransportError:  # it has only just started
+        answer = httpx2.get(f"{prometheus}/api/v1/{path}", trust_env=False)
+    except httpx2.TransportError:
         return {}
+    return answer.json()["data"] if answer.status_code == 200 else {}  # it has only just started
 
 
 def firing(prometheus: str) -> set[str]:

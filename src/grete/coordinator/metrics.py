@@ -16,6 +16,8 @@ from grete.coordinator.task_metrics import reported_metrics
 from grete.model.ids import JobId
 from grete.wire.prometheus_text import Family
 
+_FENCED = "fenced"
+"""Counted as 0 while there was none: from nothing to one is no increase to Prometheus."""
 _METADATA_HELP = {
     "applicationAttemptCount": "Attempts in this deployment that changed neither job model nor autosizing.",
     "jobModelChanged": "Whether the job model changed with this attempt of a deployment.",
@@ -26,7 +28,10 @@ _METADATA_HELP = {
 
 @dataclass(frozen=True, slots=True)
 class MetricFacts:
-    """The facts behind the metrics. `progress` is by container; `events` are those of the history that is kept."""
+    """The facts behind the metrics. `progress` is by container; `events` are those of the history that is kept.
+
+    `exits` are what the ends of containers in it mean; `disks` the bytes that are free and in all, by what is there.
+    """
 
     job: JobId
     metadata: MetadataMetrics
@@ -40,6 +45,8 @@ class MetricFacts:
     monitors: Monitors | None = None
     lease: RenewalFigures = field(default_factory=RenewalFigures)
     events: Iterable[str] = field(default=())
+    exits: Iterable[str] = field(default=())
+    disks: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     processors: int = 0
 
 
@@ -105,6 +112,18 @@ def _coordinator(facts: MetricFacts) -> Iterator[Family]:
     for event, count in sorted(Counter(facts.events).items()):
         events.add(count, event=event)
     yield events
+    exits = Family(
+        "grete_container_exits", gauge, "Ends of containers in the history that is kept, by meaning."
+    )
+    for meaning, count in sorted(Counter({_FENCED: 0} | Counter(facts.exits)).items()):
+        exits.add(count, meaning=meaning)
+    yield exits
+    free = Family("grete_disk_free_bytes", gauge, "Bytes that are free on the disk of a folder of the job.")
+    size = Family("grete_disk_size_bytes", gauge, "Bytes of that disk.")
+    for folder, (free_bytes, size_bytes) in sorted(facts.disks.items()):
+        free.add(free_bytes, folder=folder)
+        size.add(size_bytes, folder=folder)
+    yield from (free, size)
 
 
 def _barriers(barriers: Barriers) -> Iterator[Family]:

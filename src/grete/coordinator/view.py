@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import shutil
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -166,8 +168,19 @@ class View:
             _log.warning("the lag cannot be measured: %s", error)  # the other metrics can
             return None
 
+    def _disks(self) -> dict[str, tuple[int, int]]:
+        """Of the home, and of the job's own folder, which may be elsewhere; what is not there is left out."""
+        folder = self._stream.settings().job.state_directory(self._job, self._home)
+        found = {}
+        for name, path in (("home", self._home), ("job", folder)):
+            with suppress(OSError):
+                usage = shutil.disk_usage(path)
+                found[name] = usage.free, usage.total
+        return found
+
     def metrics(self) -> str:
         """See CoordinatorView."""
+        rows = History(self._stream).rows()
         facts = MetricFacts(
             job=self._job,
             metadata=self._metrics,
@@ -180,7 +193,9 @@ class View:
             quarantined=self._stream.quarantined_count(),
             monitors=self.monitors,
             lease=RenewalFigures() if self.renewal is None else self.renewal.figures,
-            events=[row.event for row in History(self._stream).rows()],
+            events=[row.event for row in rows],
+            exits=[row.details.get("meaning", "") for row in rows if row.event == "container-exited"],
+            disks=self._disks(),
             processors=0 if self.containers.loop is None else len(self.containers.loop.room),
         )
         return prometheus_text.encode(job_metrics(facts))

@@ -111,6 +111,20 @@ def alerts(scrape_job: str = "grete") -> list[Alert]:
             "Messages could not be processed and were set aside.",
         ),
         Alert(
+            "GreteContainerWasFenced",
+            'delta(grete_container_exits{meaning="fenced"}[15m]) > 0',
+            "0m",
+            TICKET,
+            "A container found that another one has its tasks, and ended without writing.",
+        ),
+        Alert(
+            "GreteDiskNearlyFull",
+            "grete_disk_free_bytes / grete_disk_size_bytes < 0.1",
+            "10m",
+            PAGE,
+            "The disk with the job's stores and logs has less than a tenth left.",
+        ),
+        Alert(
             "GreteRebalancesAgainAndAgain",
             "increase(grete_barriers_started_total[1h]) > 6",
             "0m",

@@ -78,6 +78,7 @@ def rows() -> dict[str, list[Panel]]:
                     )
                 ],
             ),
+            Panel("Free on disk", [(f"grete_disk_free_bytes{chosen}", "{{instance}} {{folder}}")], "bytes"),
             Panel("Partitions of inputs", [(f"grete_partition_count{chosen}", "{{system}}.{{stream}}")]),
         ],
         "Coordination": [
