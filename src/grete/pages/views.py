@@ -32,6 +32,7 @@ Query = Mapping[str, str]
 _HOURS = {"1": 1, "24": 24, "168": 168}
 _LAST_LINES = 200
 _COMMITS = 50
+_FENCES = 100
 _RECORDS, _LONGEST_RECORD = 50, 4_000
 _FAILURES = frozenset({"failed", "container-given-up", "config-refused", "query-stuck"})
 _CHANGES = frozenset(
@@ -325,10 +326,15 @@ def coordination(handle: JobHandle) -> Values:
     if holder is not None and holder.heard_ms is not None:
         found["heard_s"] = max(0.0, time.time() - holder.heard_ms / 1000)
     found["standbys"] = election.standbys()
-    found["leaders"] = [
-        _event(one) for one in reversed(handle.history()) if one.event in ("attempt", "deployment")
-    ]
+    history = list(reversed(handle.history()))
+    found["leaders"] = [_event(one) for one in history if one.event in _STARTS]
+    found["fences"] = [_event(one) for one in history if is_fence(one)][:_FENCES]
     return found
+
+
+def is_fence(one: HistoryEvent) -> bool:
+    """Whether somebody was kept from writing: cut off in a change, ended without a coordinator, or fenced himself."""
+    return one.event in ("container-cut-off", "orphan-stopped") or one.details.get("meaning") == "fenced"
 
 
 def kind_of(one: HistoryEvent) -> str:

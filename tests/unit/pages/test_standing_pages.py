@@ -108,3 +108,19 @@ def test_the_work_of_a_job_has_sizes_of_its_stores_and_rates(reader: TestClient,
     page = reader.get("/ui/job/orders/work").text
     assert re.findall(r'data-label="Stores here, kB" class="number">([^<]*)<', page) == ["6", "-"]
     assert watch.partition_rates(JOB)("Partition 0", "local.in.0") is None, "the job does not run"
+
+
+def test_the_page_of_coordination_has_who_was_kept_from_writing(reader: TestClient) -> None:
+    path = "/ui/job/orders/coordination"
+    assert "Nobody, as far as the history goes" in reader.get(path).text
+    with opened() as handle:
+        history = History(handle.stream)
+        history.append(
+            "container-exited", container="3", exit_code="5", meaning="fenced", reason="epoch 9 is known"
+        )
+        history.append("container-exited", container="4", exit_code="0", meaning="ended")
+        history.append("container-cut-off", container="5")
+    page = reader.get(f"{path}?again").text
+    fences = page[page.index('aria-label="Fences"') :]
+    assert fences.index("container=5") < fences.index("epoch 9 is known"), "the newest first"
+    assert "container=4" not in fences
