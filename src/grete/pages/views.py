@@ -208,7 +208,8 @@ def _batch(commit: TaskCommit) -> str:
 
 def configuration(handle: JobHandle, query: Query) -> Values:
     """Each key with what it means, and the configurations there were."""
-    config = redact(handle.config())
+    config, generations = redact(handle.config()), handle.config_generations()
+    set_in = {change.key: one.number for one in generations for change in one.changes}
     keys = []
     for key, value in sorted(config.items()):
         known = find_key(key)
@@ -218,9 +219,9 @@ def configuration(handle: JobHandle, query: Query) -> Values:
                 "value": _cut(value, 2_000),
                 "meaning": "" if known is None else known.no_effect or known.doc,
                 "change": "restart-container" if known is None else known.change.value,
+                "set_in": set_in.get(key),
             }
         )
-    generations = handle.config_generations()
     shown = []
     for one in reversed(generations):
         origin, values = one.message.origin, one.message.values or {}
@@ -257,7 +258,7 @@ def configuration(handle: JobHandle, query: Query) -> Values:
             if configs[first].get(key) != configs[second].get(key)
         ]
     return {
-        "keys": paged(keys, query, ("key", "value", "meaning", "change"), size=200),
+        "keys": paged(keys, query, ("key", "value", "meaning", "change", "set_in"), size=200),
         "generations": shown[:50],
         "differences": differences,
         "compared": (first, second) if first in configs and second in configs else None,

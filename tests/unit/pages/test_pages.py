@@ -175,6 +175,20 @@ def test_a_key_is_changed_with_a_reason_that_the_history_of_configurations_has(o
     assert "1 key changed" in operator.get(answer.headers["location"].replace("../", "/ui/job/orders/")).text
 
 
+def test_each_key_has_the_generation_that_has_set_it(operator: TestClient) -> None:
+    def generation(key: str) -> str:
+        page = operator.get(f"/ui/job/orders/config?q={key}").text
+        found = re.search(r'data-label="Generation" class="number">([^<]*)<', page)
+        assert found is not None
+        return found[1]
+
+    first = generation("stores.totals.factory")
+    with opened() as handle:
+        handle.stream.change_config({"task.commit.ms": "5000"}, run_id="run-1", reason="fewer commits")
+    assert int(generation("task.commit.ms")) > int(first)
+    assert generation("stores.totals.factory") == first
+
+
 def test_a_configuration_is_rolled_back(operator: TestClient) -> None:
     with opened() as handle:
         first = handle.config_generations()[0].number
