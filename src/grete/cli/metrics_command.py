@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from grete.cli.options import argument, warn
+from grete.errors import GreteError
 from grete.operations import open_job
 
 
@@ -51,8 +52,12 @@ def _scrape(options: argparse.Namespace) -> int:
 
     found = []
     for job in jobs(grete_home()):
-        with open_job(job) as handle:
-            target = target_of(handle)
+        try:
+            with open_job(job) as handle:
+                target = target_of(handle)
+        except GreteError as error:  # another job's brokers, or one of which no submit has succeeded
+            warn(f"{job.shown} is left out: {error}")
+            continue
         if target is None:
             warn(f"{job.shown} does not run, and job.http.port does not say where it will answer: left out")
             continue

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -41,10 +40,13 @@ class WarmJvm:
         self.close()
         if not is_of_use:
             return
+        from grete.spark.session.worker_sockets import new_folder  # of Spark, which tasks do without
+
         folder = job.state_directory(job.id, grete_home())
         private_directory(folder)
-        self._sockets = Path(tempfile.mkdtemp(prefix="grete-"))
-        os.environ[WORKER_SOCKETS] = str(self._sockets)
+        self._sockets = new_folder()
+        if self._sockets is not None:
+            os.environ[WORKER_SOCKETS] = str(self._sockets)
         place = folder / "warm-jvm.json"
         place.unlink(missing_ok=True)
         with open(folder / "warm-jvm.log", "w", opener=private_opener) as log:

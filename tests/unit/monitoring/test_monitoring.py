@@ -104,3 +104,16 @@ def test_a_job_is_scraped_where_it_answers_and_one_that_nobody_knows_is_left_out
     assert found["static_configs"] == [{"targets": ["[::1]:8080"], "labels": {"grete_job": "orders"}}]
     assert found["authorization"]["credentials_file"] == str(job / "jobs" / "orders-1" / "http-metrics-token")
     assert said.err == ""
+
+
+def test_a_job_that_cannot_be_opened_keeps_no_other_from_being_scraped(
+    job: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened() as handle:
+        handle.stream.change_config({"job.http.port": "8080"}, run_id="r", reason="")
+    away = JobId("away")
+    monkeypatch.setattr("grete.metadata.job_index.submitted_jobs", lambda home: [away])
+    assert main(["metrics", "scrape"]) == 0
+    said = capsys.readouterr()
+    assert [one["job_name"] for one in yaml.safe_load(said.out)["scrape_configs"]] == ["grete-orders-1"]
+    assert "away is left out: " in said.err
