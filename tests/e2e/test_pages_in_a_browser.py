@@ -181,6 +181,39 @@ def test_a_key_is_changed_by_the_keyboard_alone(browser: Browser, pages: ServedP
         assert handle.config()["task.commit.ms"] == "7000"
 
 
+def why(browser: Browser, reason: str, done: str) -> None:
+    """Say why, and see that it is done."""
+    eventually(lambda: browser.focused() == "reason", "it asks why", context=browser.text)
+    browser.press(reason, Keys.ENTER)
+    eventually(lambda: done in browser.text(), "it is done", context=browser.text)
+
+
+def test_a_container_is_restarted_a_job_rewound_and_a_configuration_rolled_back(
+    browser: Browser, pages: ServedPages
+) -> None:
+    browser.open(f"{pages.url}job/visits/work")
+    browser.follow("restart")
+    why(browser, "new code", "Container 0: restart requested")
+    with open_job(JOB) as handle:
+        first = handle.config_generations()[0]
+        handle.stream.change_config({"task.commit.ms": "4321"}, run_id="r", reason="to be undone")
+    eventually(lambda: "to be undone" in str(details_of("reconfigured")), "the job has followed")
+    browser.open(f"{pages.url}job/visits/do/rollback?number={first.number}")
+    why(browser, "it was better", f"keys are as they were in generation {first.number}")
+    eventually(lambda: "it was better" in str(details_of("reconfigured")), "the job has followed")
+    browser.open(f"{pages.url}job/visits/do/rewind?to=oldest&live=1")
+    why(browser, "count again", "The rewind is written")
+    with open_job(JOB) as handle:
+        assert handle.config().get("task.commit.ms") == first.config.get("task.commit.ms")
+    assert [one["reason"] for one in details_of("rewind")] == ["count again"]
+    assert "new code" in str(details_of("container-exited")), "the container has ended for it"
+
+
+def details_of(event: str) -> list[dict[str, str]]:
+    with open_job(JOB) as handle:
+        return [one.details for one in handle.history() if one.event == event]
+
+
 def test_a_page_that_is_open_for_long_keeps_nothing_of_what_it_was(
     browser: Browser, pages: ServedPages
 ) -> None:
