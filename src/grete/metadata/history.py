@@ -14,7 +14,9 @@ from grete.model.ids import ContainerId
 HISTORY = "grete-history"
 GIVEN_UP, STOPPED = "given up", "stopped by an operator"
 """Why a container rests."""
-_STARTS = ("deployment", "attempt", "change")
+STARTS = ("deployment", "attempt", "change")
+"""Events with which a coordinator starts all containers."""
+_IN_ORDER = ("ended", "stopped")
 _KEPT = 500
 _OF_WRITER = "-"
 _DIGITS = 18
@@ -30,6 +32,11 @@ class HistoryEvent:
     username: str
     event: str
     details: dict[str, str]
+
+    @property
+    def is_failed_exit(self) -> bool:
+        """Whether a container ended otherwise than in order."""
+        return self.event == "container-exited" and self.details.get("meaning") not in _IN_ORDER
 
 
 class History:
@@ -81,7 +88,7 @@ class Ending:
     def of(cls, details: Mapping[str, str]) -> Ending:
         """As the row of an exit has it."""
         meaning, cause, reason = (details.get(name, "") for name in ("meaning", "cause", "reason"))
-        if meaning in ("ended", "stopped"):
+        if meaning in _IN_ORDER:
             return cls(meaning, cause)
         code = f"exit code {details.get('exit_code', 'unknown')}"
         return cls("failed", reason or code if meaning == "failed" else f"{meaning}: {reason or code}")
@@ -96,7 +103,7 @@ def endings(rows: Iterable[HistoryEvent]) -> dict[ContainerId, Ending]:
     found: dict[ContainerId, Ending] = {}
     last = None
     for row in rows:
-        if row.event in _STARTS:
+        if row.event in STARTS:
             found = {}
         elif row.event == "container-exited":
             last = ContainerId(row.details.get("container", ""))
@@ -122,7 +129,7 @@ def rests(rows: Iterable[HistoryEvent]) -> dict[ContainerId, str]:
     found: dict[ContainerId, str] = {}
     for row in rows:
         container = ContainerId(row.details.get("container", ""))
-        if row.event in _STARTS:
+        if row.event in STARTS:
             found = {}  # another coordinator starts them all
         elif row.event == "container-given-up":
             found[container] = GIVEN_UP

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from grete.metadata.history import HistoryEvent
+from grete.metadata.history import STARTS, HistoryEvent
 from grete.text_logs import shortened
 
-_STARTS = frozenset({"deployment", "attempt"})
-_IN_ORDER = frozenset({"ended", "stopped"})
 _SAID = 400
 _MOST = 8
 """Sentences; the newest, should there be more."""
@@ -18,7 +16,7 @@ def what_led_to_it(history: Iterable[HistoryEvent]) -> list[str]:
     """A sentence for each failure; what failed again for the same reason is one sentence that says how often."""
     told: list[tuple[str, int]] = []
     for row in history:
-        if row.event in _STARTS:
+        if row.event in STARTS:
             told = []
         sentence = _sentence(row)
         if sentence and told and told[-1][0] == sentence:
@@ -32,7 +30,7 @@ def _sentence(row: HistoryEvent) -> str:
     """Empty for what is no failure. Of a reason its first line: a traceback is in the log."""
     said = row.details
     match row.event:
-        case "container-exited" if said.get("meaning") not in _IN_ORDER:
+        case "container-exited" if row.is_failed_exit:
             code = f"exit code {said.get('exit_code', 'unknown')}, {said.get('meaning', '')}"
             reason = said.get("reason") or said.get("cause") or "it said nothing"
             return f"Container {said.get('container', '')} failed ({code}): {_first_line(reason)}"

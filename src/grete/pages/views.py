@@ -340,10 +340,7 @@ def is_fence(one: HistoryEvent) -> bool:
 
 def kind_of(one: HistoryEvent) -> str:
     """Of start, change, failure, end or other."""
-    in_order = ("ended", "stopped")
-    if one.event in _FAILURES or (
-        one.event == "container-exited" and one.details.get("meaning") not in in_order
-    ):
+    if one.event in _FAILURES or one.is_failed_exit:
         return "failure"
     kinds = (("start", _STARTS), ("change", _CHANGES), ("end", _ENDS))
     return next((kind for kind, events in kinds if one.event in events), "other")

@@ -56,6 +56,8 @@ def test_what_led_to_a_failure_is_said_in_the_order_it_happened(reader: TestClie
         "Container 0 failed (exit code 3, poison message): ValueError no amount (bad.py:4) (2 times)",
         "The job failed with it: the container is not started again.",
     ]
+    started = HistoryEvent(9, 9, "host", "user", "change", {})
+    assert what_led_to_it([*rows, started]) == [], "a start with another configuration is a start"
     assert "What led to it" not in reader.get("/ui/job/orders/").text, "the job has finished"
     with opened() as handle:
         state = handle.state()
