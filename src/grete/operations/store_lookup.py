@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from grete.model.ids import TaskName
 from grete.operations.job_handle import JobHandle
-from grete.operations.stream_records import StreamRecord, oldest_offset, read_records
+from grete.operations.stream_records import StreamRecord, first_offset, read_records
 
 _READ_AT_MOST = 20_000
 """Records of all partitions together for one answer, each partition's newest."""
@@ -36,16 +36,14 @@ def look_up(handle: JobHandle, store: str, matches: Callable[[bytes | None], boo
     Raises:
         GreteError: the changelog is not there, or its system does not answer.
     """
-    settings = handle.settings
-    of = settings.store(store)
-    name, stream = of.changelog_system or settings.task.commit_system, of.changelog_stream(handle.job)
+    stream = handle.settings.store(store).changelog_stream(handle.job)
     entries: list[StreamRecord] = []
     older = 0
-    with handle.system(name) as system:
+    with handle.system(handle.settings.task.commit_system) as system:
         offsets = system.offsets(stream)
         read = max(_READ_AT_LEAST, _READ_AT_MOST // max(1, len(offsets)))
         for partition, known in sorted(offsets.items()):
-            oldest, end = oldest_offset(system, stream, partition), int(known.upcoming) - back
+            oldest, end = first_offset(known), int(known.upcoming) - back
             if end <= oldest:
                 continue
             start = max(oldest, end - read)

@@ -12,6 +12,7 @@ from grete.config.settings import Settings
 from grete.errors import GreteError
 from grete.model.ids import SystemStream
 from grete.model.streams import Headers
+from grete.systems.admin import PartitionOffsets
 from grete.systems.base import System
 
 Decode = Callable[[bytes | None], Any]
@@ -45,8 +46,12 @@ def read_records(system: System, stream: str, partition: int, start: int) -> Ite
 
 
 def oldest_offset(system: System, stream: str, partition: int) -> int:
-    """Where reading a partition begins."""
-    offsets = system.offsets(stream)[partition]
+    """Where reading a partition begins; asks the system."""
+    return first_offset(system.offsets(stream)[partition])
+
+
+def first_offset(offsets: PartitionOffsets) -> int:
+    """Where reading a partition with these offsets begins."""
     return int(offsets.oldest or offsets.upcoming)
 
 

@@ -15,7 +15,7 @@ from grete.operations.stream_records import (
     Decode,
     Decoders,
     decoded,
-    oldest_offset,
+    first_offset,
     read_records,
     store_decoders,
     stream_decoders,
@@ -75,8 +75,7 @@ def _streams(handle: JobHandle) -> tuple[dict[str, str], Callable[[str], Decoder
     names |= {str(one): "output" for one in settings.task.outputs}
     stores = {}
     for store in map(settings.store, settings.store_names):
-        system = store.changelog_system or settings.task.commit_system
-        name = f"{system}.{store.changelog_stream(handle.job)}"
+        name = f"{settings.task.commit_system}.{store.changelog_stream(handle.job)}"
         names.setdefault(name, f"changelog of {store.name}")
         stores[name] = store.name
 
@@ -120,7 +119,7 @@ def _records(handle: JobHandle, name: SystemStream, decoders: Decoders, query: Q
         partition = _number(query, "partition", 0)
         if partition not in offsets:
             raise ConfigError(f"{name} has partitions 0 to {max(offsets)}, not {partition}")
-        oldest, upcoming = oldest_offset(system, name.stream, partition), int(offsets[partition].upcoming)
+        oldest, upcoming = first_offset(offsets[partition]), int(offsets[partition].upcoming)
         start = max(oldest, upcoming - _RECORDS)
         if place.isdecimal():
             start = min(max(oldest, _number(query, "at", 0)), upcoming)
