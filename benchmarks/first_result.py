@@ -9,7 +9,6 @@ screen. quix-streams has its broker running already, which is not counted. Turns
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import shutil
@@ -24,8 +23,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks import RESULTS
-from benchmarks.contestants import CACHE, peers_python
+from benchmarks.contestants import CACHE, keep, peers_python
 from grete.testing.kafka_broker import KafkaCluster
 
 HERE = Path(__file__).parent / "newcomer"
@@ -188,10 +186,7 @@ def main() -> None:
         "load_1_min": os.getloadavg()[0],
         "first_result": run(),
     }
-    text = json.dumps(figures, indent=2)
-    print(text)
-    name = str(figures["when"]).replace(":", "")
-    (RESULTS / f"first-result-{name}.json").write_text(text + "\n")
+    keep(figures, kind="first-result", is_discarded=False)
 
 
 if __name__ == "__main__":

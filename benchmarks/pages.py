@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks import RESULTS
+from benchmarks.contestants import keep
 from benchmarks.processes import own_cpu_s
 
 BROWSERS, PAGES_OF_EACH = 10, 10
@@ -163,10 +163,7 @@ def main() -> None:
         "load_1_min": os.getloadavg()[0],
         "pages": run(),
     }
-    text = json.dumps(figures, indent=2)
-    print(text)
-    name = str(figures["when"]).replace(":", "")
-    (RESULTS / f"pages-{name}.json").write_text(text + "\n")
+    keep(figures, kind="pages", is_discarded=False)
 
 
 if __name__ == "__main__":

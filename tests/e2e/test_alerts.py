@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 import yaml
+from tests.support.visits_job import append, running_visits
 
 from grete.cli.main import main
-from grete.model.ids import JobId
 from grete.monitoring.alerts import alerts, rules
-from grete.operations import open_job
-from grete.testing.server_cluster import jars_directory
+from grete.testing.server_cluster import free_ports, jars_directory
 from grete.testing.waiting import eventually
 
 pytestmark = pytest.mark.timeout(180)
@@ -108,64 +103,12 @@ def test_each_alert_fires_at_its_cause_and_none_at_a_job_that_goes_well(tmp_path
     assert said_by_promtool(tmp_path, CAUSES["GreteDeadLetters"], ""), "what is not expected fails"
 
 
-APPLICATION = """
-import grete
-
-class Visits(grete.StreamTask):
-    def process(self, envelope, collector, coordinator):
-        if envelope.message == "odd":
-            raise ValueError("an odd visit")
-"""
-CONFIG = {
-    "job.name": "visits",
-    "job.application.path": ".",
-    "task.class": "visits:Visits",
-    "task.inputs": "local.in",
-    "systems.local.samza.offset.default": "oldest",
-    "systems.local.samza.msg.serde": "string",
-    "task.poison.policy": "dead-letter",
-    "task.poison.dead-letter.stream": "local.odd",
-}
-JOB = JobId("visits")
-
-
-def free_port() -> int:
-    with closing(socket.socket()) as opened:
-        opened.bind(("127.0.0.1", 0))
-        return int(opened.getsockname()[1])
-
-
 @pytest.fixture
 def job(home: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """A job that runs, and the port of its coordinator."""
-    port = free_port()
-    (home / "visits.py").write_text(APPLICATION)
-    config = home / "visits.properties"
-    config.write_text(
-        "".join(f"{key}={value}\n" for key, value in {**CONFIG, "job.http.port": str(port)}.items())
-    )
-    assert main(["stream", "create", "local.in", "--partitions", "1"]) == 0
-    assert main(["stream", "create", "local.odd", "--partitions", "1"]) == 0
-    append(home, "a visit")
-    command = [sys.executable, "-m", "grete.testing.sparkless", "--config", str(config)]
-    with (home / "run.log").open("wb") as log:
-        running = subprocess.Popen(command, env={**os.environ}, stdout=log, stderr=log)
-    try:
-        eventually(lambda: behind() == 0, "all is processed", context=(home / "run.log").read_text)
+    [port] = free_ports(1)
+    with running_visits(home, "a visit", **{"job.http.port": str(port)}) as running:
         yield running, port
-    finally:
-        running.kill()
-        running.wait()
-
-
-def append(home: Path, text: str) -> None:
-    (home / "lines").write_text(f"{text}\n")
-    assert main(["stream", "append", "local.in", "--from-file", str(home / "lines"), "--lines"]) == 0
-
-
-def behind() -> int | None:
-    with open_job(JOB, must_exist=False) as handle:
-        return handle.lag().total if handle.active_tasks() else None
 
 
 @pytest.fixture
@@ -186,7 +129,7 @@ def prometheus(
         **yaml.safe_load(capsys.readouterr().out),
     }
     (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(whole))
-    port = free_port()
+    [port] = free_ports(1)
     command = [
         str(PROGRAMS / "prometheus"),
         f"--config.file={tmp_path / 'prometheus.yml'}",

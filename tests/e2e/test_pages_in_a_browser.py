@@ -12,43 +12,22 @@ from typing import Any
 
 import pytest
 from selenium.webdriver.common.keys import Keys
-from starlette.types import ASGIApp
 from tests.support.browser import Browser, opened_browser
+from tests.support.visits_job import JOB, append, running_visits
 
 from grete.cli.main import main
 from grete.clock import SystemClock
 from grete.model.ids import JobId
 from grete.operations import open_job
-from grete.pages.job_pages import application
+from grete.pages.serve import pages_server
 from grete.pages.sign_in import SignIn
 from grete.pages.site import PAGES
 from grete.pages.watch import Watch
-from grete.server.guard import Guard
 from grete.server.rights import Tokens
-from grete.server.serve import HttpServer, bind
+from grete.server.serve import bind
 from grete.testing.waiting import eventually
 
 pytestmark = pytest.mark.timeout(180)
-
-_APPLICATION = """
-import grete
-
-class Visits(grete.StreamTask):
-    def process(self, envelope, collector, coordinator):
-        if envelope.message == "odd":
-            raise ValueError("an odd visit")
-"""
-_CONFIG = {
-    "job.name": "visits",
-    "job.application.path": ".",
-    "task.class": "visits:Visits",
-    "task.inputs": "local.in",
-    "systems.local.samza.offset.default": "oldest",
-    "systems.local.samza.msg.serde": "string",
-    "task.poison.policy": "dead-letter",
-    "task.poison.dead-letter.stream": "local.odd",
-}
-JOB = JobId("visits")
 
 
 @pytest.fixture(scope="module")
@@ -62,32 +41,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def job(home: Path) -> Iterator[subprocess.Popen[bytes]]:
-    (home / "visits.py").write_text(_APPLICATION)
-    config = home / "visits.properties"
-    config.write_text("".join(f"{key}={value}\n" for key, value in _CONFIG.items()))
-    assert main(["stream", "create", "local.in", "--partitions", "2"]) == 0
-    assert main(["stream", "create", "local.odd", "--partitions", "1"]) == 0
-    append(home, "one", "odd", "three")
-    command = [sys.executable, "-m", "grete.testing.sparkless", "--config", str(config)]
-    with (home / "run.log").open("wb") as log:
-        running = subprocess.Popen(command, env={**os.environ}, stdout=log, stderr=log)
-    try:
-        eventually(lambda: behind() == 0, "all is processed", context=(home / "run.log").read_text)
+    with running_visits(home, "one", "odd", "three", partitions=2) as running:
         yield running
-    finally:
-        running.kill()
-        running.wait()
-
-
-def append(home: Path, *texts: str) -> None:
-    file = home / "lines"
-    file.write_text("".join(f"{text}\n" for text in texts))
-    assert main(["stream", "append", "local.in", "--from-file", str(file), "--lines"]) == 0
-
-
-def behind() -> int | None:
-    with open_job(JOB, must_exist=False) as handle:
-        return handle.lag().total if handle.active_tasks() else None
 
 
 class ServedPages:
@@ -259,15 +214,7 @@ class PipelineWatch(Watch):
 @pytest.mark.usefixtures("job")
 def test_a_pipeline_is_a_graph_that_can_be_read_in_both_sizes(window: Browser, home: Path) -> None:
     watch = PipelineWatch(lambda: [JOB])
-    bound = bind("127.0.0.1", 0)
-    sign_in = SignIn(Tokens(None, "write"), SystemClock())
-
-    def build(hosts: frozenset[str]) -> ASGIApp:
-        app = application(watch, sign_in, "graph")
-        app.add_middleware(Guard, hosts=hosts)
-        return app
-
-    server = HttpServer(build, bound)
+    server = pages_server(watch, SignIn(Tokens(None, "write"), SystemClock()), bind("127.0.0.1", 0))
     watch.start()
     server.start()
     try:

@@ -6,6 +6,7 @@ import argparse
 import functools
 import json
 import sys
+from types import FrameType
 from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
@@ -36,15 +37,13 @@ def _validator(command: str) -> jsonschema.Draft202012Validator:
 
 def _running_command() -> str | None:
     """The command whose options are those of the nearest caller that has any; None of another program."""
-    frame = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         options = frame.f_locals.get("options")
         if isinstance(options, argparse.Namespace) and isinstance(getattr(options, "command", None), str):
             words = (options.command, getattr(options, "action", None), getattr(options, "origin", None))
             name = " ".join(word for word in words if isinstance(word, str))
             return None if name == "config schema" else name
-        if frame.f_back is None:
-            return None
         frame = frame.f_back
     return None
 

@@ -42,7 +42,6 @@ def append(options: argparse.Namespace) -> int:
         to_message = _keyed_by(options.key_field)
     elif options.lines:
         to_message = _line
-    appended = 0
     with ExitStack() as stack:
         source = _source(options.from_file, stack)
         system = stack.enter_context(opened_system(options, name.system, must_exist=False))
@@ -50,12 +49,7 @@ def append(options: argparse.Namespace) -> int:
             require("arrow")
         partitions = _Partitions(system, name.stream)  # before a line is read: is there such a stream?
         messages = _messages(source, options.from_file, to_message, partitions)
-        try:
-            while batch := list(_batch(messages, options.batch)):
-                appended += system.append(name.stream, batch)
-        except (ConfigError, StreamError) as error:
-            kind = ConfigError if isinstance(error, ConfigError) else StreamError
-            raise kind(f"{error}; {appended:,} records of earlier lines were appended") from error
+        appended = _append(system, name.stream, messages, options.batch)
     if options.output == "json":
         print_json({"stream": str(name), "appended": appended})
     else:
@@ -70,11 +64,20 @@ def append_lines(system: System, stream: str, path: Path) -> int:
         ConfigError: a line is too long.
         StreamError: the system refuses a record.
     """
-    appended = 0
     with path.open("rb") as source:
         messages = _messages(source, str(path), _line, _Partitions(system, stream))
-        while batch := list(_batch(messages, _RECORDS_OF_A_BATCH)):
+        return _append(system, stream, messages, _RECORDS_OF_A_BATCH)
+
+
+def _append(system: System, stream: str, messages: Iterator[Message], records: int) -> int:
+    """Append them, so many at a time; returns how many. An error says how many were."""
+    appended = 0
+    try:
+        while batch := list(_batch(messages, records)):
             appended += system.append(stream, batch)
+    except (ConfigError, StreamError) as error:
+        kind = ConfigError if isinstance(error, ConfigError) else StreamError
+        raise kind(f"{error}; {appended:,} records of earlier lines were appended") from error
     return appended
 
 

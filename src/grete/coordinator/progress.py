@@ -41,7 +41,7 @@ class ContainerProgress:
         """
         groups = {} if self.metrics is None else self.metrics.container
         return {
-            group.removeprefix(ENGINE): {name: _number(value) for name, value in sorted(values.items())}
+            group.removeprefix(ENGINE): {name: _shown(value) for name, value in sorted(values.items())}
             for group, values in sorted(groups.items())
             if group.startswith(ENGINE)
         }
@@ -53,7 +53,7 @@ class ContainerProgress:
         return max(0, last - first) / (last_s - first_s) if last_s > first_s else 0.0
 
 
-def _number(value: MetricValue) -> float | str:
+def _shown(value: MetricValue) -> float | str:
     match value:
         case Level(str() as text):
             return text

@@ -170,9 +170,11 @@ class View:
 
     def _disks(self) -> dict[str, tuple[int, int]]:
         """Of the home, and of the job's own folder, which may be elsewhere; what is not there is left out."""
-        folder = self._stream.settings().job.state_directory(self._job, self._home)
+        places = {"home": self._home}
+        if self.containers.is_ready():
+            places["job"] = self.containers.serving()[0].job.state_directory(self._job, self._home)
         found = {}
-        for name, path in (("home", self._home), ("job", folder)):
+        for name, path in places.items():
             with suppress(OSError):
                 usage = shutil.disk_usage(path)
                 found[name] = usage.free, usage.total

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -47,14 +48,7 @@ def serve_pages(home: Path, port: int, *, may_write: bool) -> Iterator[ServedPag
         Tokens(read=secrets.token_urlsafe(32), write=token) if may_write else Tokens(read=token),
         SystemClock(),
     )
-    cookie = f"grete-ui-{bound.getsockname()[1]}"
-
-    def build(hosts: frozenset[str]) -> ASGIApp:
-        app = application(watch, sign_in, cookie)
-        app.add_middleware(Guard, hosts=hosts)
-        return app
-
-    server = HttpServer(build, bound)
+    server = pages_server(watch, sign_in, bound)
     watch.start()
     server.start()
     try:
@@ -62,3 +56,15 @@ def serve_pages(home: Path, port: int, *, may_write: bool) -> Iterator[ServedPag
     finally:
         watch.close()
         server.close()
+
+
+def pages_server(watch: Watch, sign_in: SignIn, bound: socket.socket) -> HttpServer:
+    """A server of the pages of the jobs that are watched; neither is started."""
+    cookie = f"grete-ui-{bound.getsockname()[1]}"
+
+    def build(hosts: frozenset[str]) -> ASGIApp:
+        app = application(watch, sign_in, cookie)
+        app.add_middleware(Guard, hosts=hosts)
+        return app
+
+    return HttpServer(build, bound)

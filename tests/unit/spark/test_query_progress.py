@@ -151,9 +151,8 @@ def test_they_reach_prometheus_and_the_document_of_the_job() -> None:
 def test_the_address_of_sparks_own_page_is_told_and_is_no_sample_of_a_metric() -> None:
     clock = ManualClock()
     container, progress = ContainerMetrics("0", clock), ReportedProgress(clock)
-    found = metrics_of(BATCH, ["local.in", ""])
-    page = {"page": Level("http://driver:4040")}
-    container.add_engine({**found, "spark.query": {**found["spark.query"], **page}, "own": page})
+    found = metrics_of(BATCH, ["local.in", ""], "http://driver:4040")
+    container.add_engine({**found, "own": {"page": Level("http://driver:4040")}})
     progress.record("0", Heartbeat(1, metrics=container.reported()))
     assert progress.by_container()["0"].engine["query"]["page"] == "http://driver:4040"
     assert "own" not in container.reported().container or not container.reported().container["own"]

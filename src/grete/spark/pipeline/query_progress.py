@@ -19,7 +19,6 @@ from grete.wire.metric_values import Count, Durations, Level, Metrics, MetricVal
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
-_QUERY = "spark.query"
 _EXECUTED = "addBatch"
 """The phase that only a trigger with a batch has."""
 
@@ -53,17 +52,14 @@ class ProgressReader:
         self._seen = last.timestamp()
         for report in map(orjson.loads, reversed(found)):
             self._late.note(report)
-            found_now = metrics_of(report, self._sources)
-            if self._page:
-                found_now = {**found_now, _QUERY: {**found_now[_QUERY], "page": Level(self._page)}}
-            yield found_now
+            yield metrics_of(report, self._sources, self._page)
 
     def close(self) -> None:
         """The query has ended: nothing is left unsaid."""
         self._late.say()
 
 
-def metrics_of(report: Mapping[str, Any], sources: Sequence[str]) -> Metrics:
+def metrics_of(report: Mapping[str, Any], sources: Sequence[str], page: str | None = None) -> Metrics:
     """The metrics of one report: counters are additions, gauges what is now.
 
     A trigger without a batch has rates alone; its durations are those of looking for input.
@@ -80,10 +76,12 @@ def metrics_of(report: Mapping[str, Any], sources: Sequence[str]) -> Metrics:
         found["spark.duration"] = {f"{phase}-ms": Level(int(ms)) for phase, ms in sorted(phases.items())}
     if watermark := report.get("eventTime", {}).get("watermark"):
         query["watermark-ms"] = Level(round(datetime.fromisoformat(watermark).timestamp() * 1000))
+    if page:
+        query["page"] = Level(page)
     operators = report.get("stateOperators", ())
     if operators:
         query["late-rows-dropped"] = Count(dropped_rows(report))
-    found[_QUERY] = query
+    found["spark.query"] = query
     for number, operator in enumerate(operators):
         found[f"spark.operator.{number}.{operator.get('operatorName', '')}"] = _operator(operator)
     for number, source in enumerate(report.get("sources", ())):
