@@ -17,6 +17,7 @@ import orjson
 
 from grete.environment import CONTAINER_EPOCH, EXIT_FILE
 from grete.model.ending import ContainerEnd, ExitCode, as_document, failure_of, from_document
+from grete.private_files import replace_file
 
 _log = logging.getLogger("grete.container")
 
@@ -28,9 +29,7 @@ def write_report(end: int, environment: Mapping[str, str] = os.environ) -> None:
         return
     failure = end.failure if isinstance(end, ContainerEnd) else None
     document = {"epoch": int(environment[CONTAINER_EPOCH]), "code": int(end), "failure": as_document(failure)}
-    temporary = Path(path).with_suffix(".tmp")
-    temporary.write_bytes(orjson.dumps(document))
-    temporary.replace(path)
+    replace_file(Path(path), orjson.dumps(document))
 
 
 def read_report(path: Path, epoch: int) -> ContainerEnd | None:

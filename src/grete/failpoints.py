@@ -37,7 +37,7 @@ POINTS: dict[str, str] = {
     "coordinator.streams-created": "changelog and output streams exist",
     "coordinator.metadata-written": "JobCoordinatorMetadata is written",
     "history.written": "a row of the history is written",
-    "coordinator.token-created": "the file of a new token exists and is empty, beside the one before",
+    "coordinator.token-created": "a new token is written, beside the one before",
     "coordinator.serving": "the HTTP server answers, no container runs",
     "state.written": "running or the terminal state is written",
     "launch.started": "a container's process runs, the launcher does not know it yet",

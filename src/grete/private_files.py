@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -21,6 +23,50 @@ def private_directory(directory: Path) -> None:
 def private_opener(path: str, flags: int) -> int:
     """For `open`: a file that is created is its owner's only."""
     return os.open(path, flags, 0o600)
+
+
+def replace_file(
+    path: Path,
+    content: bytes,
+    *,
+    is_durable: bool = False,
+    mode: int = 0o600,
+    once_written: Callable[[], None] | None = None,
+) -> None:
+    """Give a file a new content: at every moment, and to every reader, it has one or the other whole.
+
+    Several may write one file at a time; the last one's content stays. With `is_durable` a power cut after this
+    returns loses neither content nor name. `mode` is subject to the umask.
+
+    Args:
+        once_written: is called when the content is on the disk under another name.
+
+    Raises:
+        OSError: no room, or no right; the file is as it was.
+    """
+    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    try:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            file.write(content)
+            file.flush()
+            if is_durable:
+                os.fsync(file.fileno())
+        if once_written is not None:
+            once_written()
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    if is_durable:
+        _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def tighten(path: Path) -> None:

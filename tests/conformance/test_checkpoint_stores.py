@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from contextlib import closing
 from pathlib import Path
@@ -145,10 +147,18 @@ def test_a_folder_that_goes_away_is_an_error_with_the_way_out(tmp_path: Path) ->
                 use()
 
 
-def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
+def no_room(descriptor: int) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_file_that_cannot_be_written_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with closing(FileSystemCheckpointStore(context(tmp_path))) as store:
         store.write({TASK: StoredCheckpoint({SSP: "5"}, "c")})
-        (tmp_path / f"my_job-{TASK}-checkpoints.tmp").mkdir()
-        with pytest.raises(LogError, match=r"checkpoints\.tmp"):
-            store.write({TASK: StoredCheckpoint({SSP: "6"}, "d")})
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", no_room)
+            with pytest.raises(LogError, match="check space"):
+                store.write({TASK: StoredCheckpoint({SSP: "6"}, "d")})
+        assert not list(tmp_path.glob("*.tmp"))
         assert store.read({TASK}) == {TASK: StoredCheckpoint({SSP: "5"}, "c")}

@@ -20,6 +20,7 @@ from grete.checkpoint.store import CheckpointStore, StoreContext, StoredCheckpoi
 from grete.errors import ConfigError, LogError, StorageFull, WireError
 from grete.failpoints import failpoint
 from grete.model.ids import TaskName
+from grete.private_files import replace_file
 from grete.wire import checkpoint_json
 
 _LONGEST_NAME = 255  # bytes of a file's name, whatever the file system
@@ -96,11 +97,6 @@ class FileSystemCheckpointStore(CheckpointStore):
         else:
             proof = {"commit": checkpoint.commit, "digest": digest(checkpoint.offsets), "job": self._job.id}
             _replace(_beside(path), orjson.dumps(proof))
-        descriptor = os.open(self._root, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
     def places(self, tasks: Collection[TaskName]) -> list[str]:
         """See CheckpointStore. Files of another job of the same name are not this job's."""
@@ -125,7 +121,7 @@ class FileSystemCheckpointStore(CheckpointStore):
 
     def _path(self, task: TaskName) -> Path:
         name = f"{self._job.name}-{task}-checkpoints"
-        if "/" in name or "\0" in name or len(f"{name}.grete.tmp".encode()) > _LONGEST_NAME:
+        if "/" in name or "\0" in name or len(f"{name}.grete".encode()) > _LONGEST_NAME:
             raise ConfigError(
                 f"the checkpoint of task {task!r} cannot be a file: its name has a slash or is too long; "
                 f"set task.checkpoint.factory=grete.checkpoint.log"
@@ -160,9 +156,4 @@ def _beside(path: Path) -> Path:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    replace_file(path, content, is_durable=True, mode=0o666)  # Samza's own jobs may read it as another user

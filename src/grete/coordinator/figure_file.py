@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from grete.private_files import private_directory, private_opener
+from grete.private_files import private_directory, private_opener, replace_file
 
 _NAME = "figures.tsv"
 _KEPT = 360
@@ -71,8 +71,5 @@ class FigureFile:
         whole = before[: before.rfind(b"\n") + 1].splitlines(keepends=True)
         kept = b"".join(whole[-_KEPT:])
         if kept != before:
-            temporary = self._path.with_suffix(".new")
-            with open(temporary, "wb", opener=private_opener) as file:
-                file.write(kept)
-            temporary.replace(self._path)
+            replace_file(self._path, kept)
         return min(len(whole), _KEPT)

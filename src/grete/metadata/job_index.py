@@ -19,6 +19,7 @@ from grete.failpoints import failpoint
 from grete.keyed_log.sqlite_coordinator_log import FILE_NAME, coordinator_file
 from grete.metadata.coordinator_stream import stream_name
 from grete.model.ids import JobId
+from grete.private_files import replace_file
 from grete.sqlite_file import SqliteFile, open_file
 
 _log = logging.getLogger(__name__)
@@ -60,9 +61,8 @@ def remember_submitted(settings: Settings, job: JobId, home: Path) -> None:
         path.unlink(missing_ok=True)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".tmp")
-    temporary.write_bytes(orjson.dumps(settings.coordinator.for_containers, option=orjson.OPT_INDENT_2))
-    temporary.replace(path)
+    where = orjson.dumps(settings.coordinator.for_containers, option=orjson.OPT_INDENT_2)
+    replace_file(path, where, is_durable=True)
     old = _old_path(job, home)
     if old is not None:
         old.unlink()

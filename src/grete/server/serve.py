@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import errno
+import functools
 import logging
-import os
 import secrets
 import socket
-import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +18,7 @@ from grete.clock import Deadline, SystemClock
 from grete.config.settings.coordinator import LOOPBACK_ALONE, is_loopback
 from grete.errors import ConfigError, JobError
 from grete.failpoints import failpoint
-from grete.private_files import private_directory
+from grete.private_files import private_directory, replace_file
 from grete.server.app import CoordinatorView, build_app
 from grete.server.connections import bounded_protocol
 from grete.server.rights import TokenFiles, Tokens
@@ -81,15 +80,8 @@ def write_token(path: Path) -> str:
     """
     token = secrets.token_urlsafe(32)
     private_directory(path.parent)
-    # a name of its own, with mode 0600 from the start: who was succeeded and does not know it yet may write here too
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            failpoint("coordinator.token-created")
-            file.write(token)
-        os.replace(temporary, path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+    created = functools.partial(failpoint, "coordinator.token-created")
+    replace_file(path, token.encode("ascii"), once_written=created)
     return token
 
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from grete.config.settings import Settings
-from grete.private_files import private_opener
+from grete.private_files import replace_file
 from grete.spark.jvm import address_of, gateway_of_process
 from grete.spark.session.container_session import connected_system
 from grete.spark.session.driver import jvm_started
@@ -35,10 +35,7 @@ def main(arguments: Sequence[str]) -> int:
     jvm_started(f"grete {given.job.id}", given, connected_system(given, (one.system for one in named)))
     gateway = gateway_of_process()
     port, token = address_of(gateway)
-    unfinished = place.with_suffix(".new")
-    with open(unfinished, "w", encoding="ascii", opener=private_opener) as file:
-        json.dump({"pid": gateway.proc.pid, "port": port, "token": token}, file)
-    unfinished.replace(place)
+    replace_file(place, json.dumps({"pid": gateway.proc.pid, "port": port, "token": token}).encode())
     threading.Thread(target=_end_with, args=(gateway.proc, place), daemon=True).start()
     sys.stdin.read()
     place.unlink(missing_ok=True)

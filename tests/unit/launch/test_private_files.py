@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -14,7 +15,7 @@ from grete.launch.base import ContainerStart
 from grete.launch.process import ProcessLauncher
 from grete.model.ids import ContainerId
 from grete.model.streams import StreamSpec
-from grete.private_files import tighten, tighten_home
+from grete.private_files import replace_file, tighten, tighten_home
 from grete.systems.local.system import LocalSystem
 from grete.tasks.stores.file import StoreFile
 from grete.tasks.stores.warm_copy import take_over
@@ -82,3 +83,34 @@ def test_a_shared_folder_stays_shared(tmp_path: Path) -> None:
     tmp_path.chmod(0o1777)
     tighten(tmp_path)
     assert mode(tmp_path) == 0o1777
+
+
+def test_a_file_that_is_replaced_is_whole_for_each_reader_whoever_writes_it(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    contents = [bytes([65 + number]) * 100_000 for number in range(4)]
+    replace_file(path, contents[0])
+    writers = [
+        threading.Thread(target=lambda one=one: [replace_file(path, one) for _ in range(50)])
+        for one in contents
+    ]
+    for writer in writers:
+        writer.start()
+    while any(writer.is_alive() for writer in writers):
+        assert path.read_bytes() in contents
+    assert list(tmp_path.iterdir()) == [path]
+    assert mode(path) == 0o600
+
+
+@pytest.mark.parametrize("is_durable", [True, False])
+def test_a_file_that_cannot_be_replaced_is_as_it_was(tmp_path: Path, is_durable: bool) -> None:
+    path = tmp_path / "token"
+    replace_file(path, b"before", is_durable=is_durable)
+
+    def fail() -> None:
+        assert path.read_bytes() == b"before"
+        raise OSError("no room")
+
+    with pytest.raises(OSError, match="no room"):
+        replace_file(path, b"after", is_durable=is_durable, once_written=fail)
+    assert path.read_bytes() == b"before"
+    assert list(tmp_path.iterdir()) == [path]

@@ -8,6 +8,7 @@ starts a new lineage, and the predecessor's next commit is fenced. On a file sys
 from __future__ import annotations
 
 import fcntl
+import functools
 import os
 import shutil
 import uuid
@@ -22,6 +23,7 @@ import orjson
 from grete.errors import WireError
 from grete.failpoints import failpoint
 from grete.model.ids import SystemStreamPartition
+from grete.private_files import replace_file
 from grete.spark.lineage.decision import LineageInfo
 from grete.spark.lineage.location import Location
 from grete.spark.lineage.offset_log import SparkProgress, read_progress
@@ -146,7 +148,8 @@ class LineageDirectory(Lineages):
         (self._directory / lineage.id / "spark").mkdir()
 
     def _write(self, name: str, content: bytes) -> None:
-        _write_durably(self._directory / name, content)
+        described = functools.partial(failpoint, "lineage.described")
+        replace_file(self._directory / name, content, is_durable=True, once_written=described)
 
     def _newest_first(self) -> list[str]:
         found = [path for path in self._directory.iterdir() if path.is_dir()]
@@ -202,18 +205,3 @@ def _current(place: Location) -> LineageInfo | None:
 def _streams(starting_offsets: Mapping[str, int]) -> list[str]:
     """The sources of a lineage that an earlier version began: it had one for all inputs."""
     return sorted({str(SystemStreamPartition.parse(ssp).system_stream) for ssp in starting_offsets})
-
-
-def _write_durably(path: Path, content: bytes) -> None:
-    temporary = path.with_suffix(".tmp")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    failpoint("lineage.described")
-    temporary.replace(path)
-    descriptor = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
