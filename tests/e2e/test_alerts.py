@@ -105,9 +105,10 @@ def test_each_alert_fires_at_its_cause_and_none_at_a_job_that_goes_well(tmp_path
 
 @pytest.fixture
 def job(home: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """A job that runs, and the port of its coordinator."""
+    """A job that runs, which other machines reach over TLS, and the port of its coordinator."""
     [port] = free_ports(1)
-    with running_visits(home, "a visit", **{"job.http.port": str(port)}) as running:
+    public = {"job.http.host": "0.0.0.0", "job.http.names": "localhost", "job.http.port": str(port)}  # noqa: S104
+    with running_visits(home, "a visit", **public) as running:
         yield running, port
 
 

@@ -15,11 +15,10 @@ from grete.assembly.stand_by import lead_when_free
 from grete.assembly.stop_signals import Requests
 from grete.assembly.submission import RunOptions, Submission
 from grete.channel.address import ChannelAddress
-from grete.channel.relay import Relay, listen_at
+from grete.channel.keyed_relay import KeyedRelay, listen_at
 from grete.clock import SystemClock
 from grete.config.choices import HttpAuthentication
 from grete.config.settings import Settings
-from grete.config.settings.coordinator import CoordinatorSettings
 from grete.coordination.base import Leadership
 from grete.coordinator.attempt import Address, Surroundings
 from grete.coordinator.coordinator import (
@@ -35,6 +34,7 @@ from grete.coordinator.events import Event
 from grete.coordinator.figure_recorder import FigureRecorder
 from grete.coordinator.monitors.watch import Monitors
 from grete.coordinator.plan import Planner
+from grete.coordinator.public_address import PublicAddress
 from grete.coordinator.renewal import Renewal
 from grete.coordinator.state import Phase
 from grete.coordinator.view import View
@@ -50,6 +50,7 @@ from grete.metadata.job_state import JobState, read_state
 from grete.model.fence import job_scope
 from grete.model.ids import JobId
 from grete.pages.job_pages import JobPages
+from grete.server.public import PublicServer, ServerTls, certificate_files
 from grete.server.rights import TokenFiles, Tokens
 from grete.server.serve import HttpServer, bind, bind_beside, coordinator_server, write_tokens
 
@@ -92,6 +93,7 @@ class Incarnation:
         self._inbox = Inbox()
         self._clock = SystemClock()
         self._submission = Submission(options, self._home, self._clock, stack)
+        self._public: PublicServer | None = None
         self.led: Leadership | None = None
         self.can_be_followed = False
         """Whether containers outlive us and the stream holds all that another incarnation needs."""
@@ -118,7 +120,7 @@ class Incarnation:
         if ended is None:
             submission.goes_on()
             asked = submission.asked()
-            self._bound = self._bind(asked.settings.coordinator)
+            self._bound = self._bind(asked.settings)
             submission.old_names.note_new()
             self._planner = Planner(job, self._home, self._stream, self._clock, self._stack)
             ended = self._take_steps(self._coordinator(asked).steps())
@@ -191,9 +193,14 @@ class Incarnation:
         needs_read = settings.coordinator.http_authentication is HttpAuthentication.TOKEN
         tokens = write_tokens(files, needs_read=needs_read)
         pages = JobPages(self.job, tokens, self._bound.getsockname()[1])
-        server = coordinator_server(view, self._bound, tokens, pages)
+        public = self._public
+        names = public.address.hosts if public is not None else frozenset[str]()
+        server = coordinator_server(view, self._bound, tokens, pages, names=names)
         server.start()
         self._stack.callback(server.close)
+        if public is not None:
+            public.start(server.address)
+            self._stack.callback(public.close)
         self._stack.callback(pages.close)
         self._stack.callback(view.containers.stop_holding)  # the server ends when it has answered
         figures = FigureRecorder(view, settings.job.state_directory(self.job, self._home))
@@ -210,7 +217,7 @@ class Incarnation:
         host = self._options.reached_at
         if not host or tokens.container is None:
             return None
-        relay = Relay(listen_at(host), host, tokens.container, server.address)
+        relay = KeyedRelay(listen_at(host), host, tokens.container, server.address)
         relay.start()
         self._stack.callback(relay.close)
         return relay.channel
@@ -223,9 +230,18 @@ class Incarnation:
         signalled = list(self._signals.requests(self._settings.coordinator.shutdown_s))
         return [*signalled, self._inbox.get(_POLL_S, self._launcher.descriptors())]
 
-    def _bind(self, settings: CoordinatorSettings) -> socket.socket:
+    def _bind(self, settings: Settings) -> socket.socket:
         """Take the address that the configuration asks for, before anything of it is written (fault 36)."""
-        host, port = settings.http_host, settings.http_port
+        coordinator = settings.coordinator
+        address = PublicAddress.of(coordinator)
+        if address is None:
+            return self._bound_at(coordinator.http_host, coordinator.http_port)
+        folder = settings.job.state_directory(self.job, self._home)
+        tls = ServerTls(certificate_files(coordinator, address.names, folder))
+        self._public = PublicServer(address, self._bound_at(address.host, address.port), tls)
+        return self._bound_at("127.0.0.1", 0)
+
+    def _bound_at(self, host: str, port: int) -> socket.socket:
         holder = self._submission.succeeded
         bound = bind(host, port) if holder is None else bind_beside(host, port, holder)
         self._stack.callback(bound.close)

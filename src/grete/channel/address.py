@@ -1,4 +1,4 @@
-"""Where a server on another machine is reached (`channel.relay`), and what the two ends prove to be."""
+"""Where a server on another machine is reached (`channel.keyed_relay`), and what the two ends prove to be."""
 
 from __future__ import annotations
 

@@ -1,69 +1,48 @@
-"""Lets clients on other machines speak to a server that listens on the loopback alone (`channel.transport`)."""
+"""Lets clients on other machines speak to a server that listens on the loopback alone."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import socket
+import ssl
 import threading
+from collections.abc import Callable
+from typing import ClassVar
 
-from grete.channel.address import ChannelAddress
-from grete.channel.certificate import Identity
-from grete.channel.tls import CONNECT_S, NONCE_BYTES, PROOF_BYTES, Proofs, send_at_once
-from grete.errors import ConfigError
+from grete.channel.tls import CONNECT_S, send_at_once
 
 _log = logging.getLogger("grete.coordinator")
-_UNPROVED_AT_ONCE = 32
 _PIECE = 65_536
-
-
-def listen_at(host: str) -> socket.socket:
-    """Listen on a free port of one of this machine's addresses, given by itself or by name.
-
-    Raises:
-        ConfigError: it is none of this machine's.
-    """
-    try:
-        family, _, _, _, (address, *_) = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
-        return socket.create_server((str(address), 0), family=family)
-    except OSError as error:
-        raise ConfigError(f"processor.address={host}: it is no address of this machine ({error})") from error
-
-
-def check_relay(host: str) -> None:
-    """Raise what a relay at this address would, before anything is started.
-
-    Raises:
-        ConfigError: it is none of this machine's.
-        MissingExtra: `cryptography` is not installed.
-    """
-    listen_at(host).close()
-    Identity.create()
+_SHUTDOWN_S = 5.0
+MOST_UNADMITTED = 32
+"""Connections at a time whose handshake is not at its end: whoever reaches the port can open one."""
+MOST_ADMITTED = 128
+"""Connections at a time that are passed on. Half of what the server takes, so those of this machine have room."""
 
 
 class Relay:
-    """Passes on what comes over proved connections to `listening`, and what is answered, until it is closed.
+    """Passes on what comes over TLS to `listening`, and what is answered, until it is closed.
 
-    The server's own rules go on to hold: its Host allow-list, its tokens, its limits. Nothing reaches it from one who
-    has not proved the key.
+    The server's own rules go on to hold: its Host allow-list, its tokens, its limits. A connection in its handshake
+    that has waited for longest makes room for another one, so those that say nothing keep nobody out.
     """
 
-    def __init__(self, listening: socket.socket, host: str, token: str, server: tuple[str, int]) -> None:
-        """`host` is what others call this machine, `token` the key that is proved.
+    of: ClassVar[str] = "https"
+    """What the thread is called, and what a refused connection asked for in the log."""
 
-        Raises:
-            MissingExtra, OSError: see `Identity.create`.
-        """
-        port = listening.getsockname()[1]
-        self.channel = ChannelAddress(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", token)
+    def __init__(
+        self, listening: socket.socket, server: tuple[str, int], context: Callable[[], ssl.SSLContext]
+    ) -> None:
+        """`context` is the TLS of the next connection."""
         self._listening = listening
         self._server = server
-        self._identity = Identity.create()
-        self._unproved = 0
+        self._context = context
+        self._unadmitted: dict[asyncio.Task[None], None] = {}
         self._connections: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
         self._ended = asyncio.Event()
-        self._thread = threading.Thread(target=self._run, name="http-relay", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=self.of, daemon=True)
 
     def start(self) -> None:
         """Begin."""
@@ -75,6 +54,9 @@ class Relay:
         self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join(timeout=5)
         self._listening.close()
+
+    async def admit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Raise ValueError or EOFError where a connection must not be passed on; here all may."""
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
@@ -93,49 +75,61 @@ class Relay:
                 _log.warning("the relay of the HTTP server does not take connections for now: %s", error)
                 await asyncio.sleep(1)
                 continue
-            if self._unproved >= _UNPROVED_AT_ONCE:
-                accepted.close()  # who has the key asks again
+            if len(self._connections) - len(self._unadmitted) >= MOST_ADMITTED:
+                accepted.close()  # the server ends those that ask nothing
                 continue
-            self._unproved += 1
+            if len(self._unadmitted) >= MOST_UNADMITTED:
+                oldest = next(iter(self._unadmitted))
+                self._unadmitted.pop(oldest)
+                oldest.cancel()
             task = self._loop.create_task(self._serve(accepted))
+            self._unadmitted[task] = None
             self._connections.add(task)
             task.add_done_callback(self._connections.discard)
+            await asyncio.sleep(0)  # let it begin: one that is cancelled before does not close its socket
 
     async def _serve(self, accepted: socket.socket) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "it was made by `_accept`"
         try:
-            reader, writer = await self._proved(accepted)
+            reader, writer = await self._admitted(accepted)
         except (OSError, ValueError, EOFError, TimeoutError) as error:
-            _log.warning("a connection that asked for the coordinator without its key was refused: %r", error)
+            _log.debug("a connection to the %s was refused: %r", self.of, error)
             return
         finally:
-            self._unproved -= 1
+            self._unadmitted.pop(task, None)
         try:
             to_reader, to_writer = await asyncio.open_connection(*self._server)
             await asyncio.gather(_pass_on(reader, to_writer), _pass_on(to_reader, writer))
         except OSError as error:
-            _log.debug("a container's connection broke: %s", error)
+            _log.debug("a connection to the %s broke: %s", self.of, error)
         finally:
             writer.close()
 
-    async def _proved(self, accepted: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """The connection, once its other end has proved the key.
+    async def _admitted(self, accepted: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """The connection, once it may be passed on.
 
         Raises:
-            OSError, ValueError, EOFError, TimeoutError: it has not.
+            OSError, ValueError, EOFError, TimeoutError: it may not.
         """
-        send_at_once(accepted)
         reader = asyncio.StreamReader()
         protocol = asyncio.StreamReaderProtocol(reader)
-        transport, _ = await self._loop.connect_accepted_socket(
-            lambda: protocol, accepted, ssl=self._identity.context, ssl_handshake_timeout=CONNECT_S
-        )
+        try:
+            send_at_once(accepted)
+            transport, _ = await self._loop.connect_accepted_socket(
+                lambda: protocol,
+                accepted,
+                ssl=self._context(),
+                ssl_handshake_timeout=CONNECT_S,
+                ssl_shutdown_timeout=_SHUTDOWN_S,
+            )
+        except BaseException:
+            accepted.close()
+            raise
         writer = asyncio.StreamWriter(transport, protocol, reader, self._loop)
         try:
             async with asyncio.timeout(CONNECT_S):
-                drawn = await reader.readexactly(NONCE_BYTES)
-                proofs = Proofs.answering(self.channel.ends, self._identity.certificate, drawn)
-                writer.write(proofs.answer)
-                proofs.see(await reader.readexactly(PROOF_BYTES))
+                await self.admit(reader, writer)
         except BaseException:
             transport.abort()
             raise

@@ -1,4 +1,4 @@
-"""Connections that are proved: the end of a client on another machine than the server's (`channel.relay`)."""
+"""Connections that are proved: the end of a client on another machine than the server's (`channel.keyed_relay`)."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def job_findings(settings: Settings) -> Iterator[Finding]:
     )
     yield from spark.connector(settings.spark)
     if settings.coordinator.http_port:
-        yield _port(settings.coordinator.http_port)
+        yield _port(settings.coordinator.http_host, settings.coordinator.http_port)
 
 
 def _back_ends(settings: Settings) -> Iterator[Finding]:
@@ -196,10 +196,11 @@ def _secrets(config: Mapping[str, str]) -> Iterator[Finding]:
             yield Finding("secret", True, f"{key} refers to what is there")
 
 
-def _port(port: int) -> Finding:
+def _port(host: str, port: int) -> Finding:
     """Whether the configured port of the coordinator is free; 0, the default, takes any that is."""
     try:
-        socket.create_server(("127.0.0.1", port)).close()
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        socket.create_server((host, port), family=family).close()
     except OSError as error:
         way_out = "is the job running? Else set job.http.port to a free port, or remove it"
         return Finding("job.http.port", False, f"{port}: {error.strerror}", way_out)

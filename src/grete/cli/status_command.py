@@ -44,8 +44,9 @@ def run(options: argparse.Namespace) -> int:
             print_table(headings[:-1], [cells[0][:-1]])
             texts = {
                 "message": cells[0][-1],
+                "from other machines": rows[0]["public_url"],
                 "token file": rows[0]["token_file"],
-                "pages": pages_link(rows[0]["url"], rows[0]["token_file"]),
+                "pages": pages_link(rows[0]["public_url"] or rows[0]["url"], rows[0]["token_file"]),
             }
             print_paragraphs(texts)
             _print_lag(rows[0]["lag"])

@@ -13,7 +13,7 @@ from functools import partial
 from types import TracebackType
 
 from grete.assembly.submission import RunOptions, submitted_settings
-from grete.channel.relay import check_relay
+from grete.channel.keyed_relay import check_relay
 from grete.clock import SystemClock
 from grete.config.choices import LauncherChoice
 from grete.config.key_tables.job import LAUNCHER, PROCESSOR_ADDRESS

@@ -9,24 +9,39 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from grete.channel.certificate import CertificateFiles
+from grete.coordinator.public_address import PublicAddress
 from grete.model.ids import JobId
 from grete.operations.job_handle import JobHandle
 from grete.server.rights import TokenFiles
 
 
 class Target(NamedTuple):
-    """A coordinator's address; one that is not fixed is another one after the next start."""
+    """A coordinator's address; one that is not fixed is another one after the next start.
+
+    `authority` is a file of the certificate by which a scraper knows it; empty where it is among those that the
+    scraper's machine trusts. None without TLS.
+    """
 
     job: JobId
     address: str
     token: Path
     is_fixed: bool
+    authority: str | None = None
 
 
 def target_of(handle: JobHandle) -> Target | None:
     """Where the job answers, or will by its configuration; None where nobody knows."""
     coordinator, state = handle.settings.coordinator, handle.state()
     token = TokenFiles.of(handle.state_directory).metrics
+    public = PublicAddress.of(coordinator)
+    if public is not None:
+        own = (
+            ""
+            if coordinator.http_certificate
+            else str(CertificateFiles.of(handle.state_directory).certificate)
+        )
+        return Target(handle.job, public.location, token, is_fixed=True, authority=own)
     if coordinator.http_port:
         host = coordinator.http_host
         named = f"[{host}]" if ":" in host else host
@@ -41,9 +56,16 @@ def scrape_configs(targets: Sequence[Target]) -> str:
     found = [
         {
             "job_name": f"grete-{one.job.key}",
+            **_tls(one.authority),
             "authorization": {"credentials_file": str(one.token)},
             "static_configs": [{"targets": [one.address], "labels": {"grete_job": one.job.shown}}],
         }
         for one in targets
     ]
     return yaml.safe_dump({"scrape_configs": found}, sort_keys=False)
+
+
+def _tls(authority: str | None) -> dict[str, object]:
+    if authority is None:
+        return {}
+    return {"scheme": "https", **({"tls_config": {"ca_file": authority}} if authority else {})}

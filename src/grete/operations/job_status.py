@@ -12,6 +12,7 @@ from grete.clock import SystemClock
 from grete.config.choices import LauncherChoice
 from grete.config.settings import Settings
 from grete.coordination.base import Holder
+from grete.coordinator.public_address import PublicAddress
 from grete.errors import GreteError, JobNotFound
 from grete.metadata.history import rests_in_words
 from grete.metadata.job_state import JobState
@@ -60,7 +61,17 @@ class JobLook(threading.Thread):
 
 def empty_row(job: JobId, state: str, message: str) -> dict[str, Any]:
     """The row of a job of which nothing else is known."""
-    unknown = ("behind", "run_by", "silent_s", "url", "token_file", "run_id", "epoch", "processors")
+    unknown = (
+        "behind",
+        "run_by",
+        "silent_s",
+        "url",
+        "public_url",
+        "token_file",
+        "run_id",
+        "epoch",
+        "processors",
+    )
     return {
         "job": job.shown,
         "state": state,
@@ -116,6 +127,7 @@ def standing_row(handle: JobHandle) -> dict[str, Any]:
         state.message if state else "",
     ]
     quarantined = handle.quarantined()
+    public = PublicAddress.of(handle.settings.coordinator) if running else None
     return {
         "job": handle.job.shown,
         "state": recorded,
@@ -125,6 +137,7 @@ def standing_row(handle: JobHandle) -> dict[str, Any]:
         "run_by": None if holder is None else str(holder) + _silence(silent_s),
         "silent_s": silent_s,
         "url": state.url if state is not None and running else None,
+        "public_url": None if public is None else public.url,
         "token_file": (state.read_token_file or state.token_file) if state is not None and running else None,
         "run_id": None if state is None else state.run_id,
         "epoch": None if state is None else state.epoch,

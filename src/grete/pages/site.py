@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute
 
+from grete.config.settings.coordinator import is_loopback
 from grete.errors import ConfigError, GreteError, JobError, JobNotFound
 from grete.model.ids import JobId
 from grete.operations.job_handle import JobHandle, open_job
@@ -124,7 +125,11 @@ class Pages:
             values = {"title": "Sign in", "is_used": True}
             return self._page(request, "sign_in.html", values, None, status=403)
         response = RedirectResponse("./", status_code=303, headers=_HEADERS)
-        response.set_cookie(self._cookie, cookie, httponly=True, samesite="strict", path="/")
+        # others reach this server over TLS alone
+        is_secure = not is_loopback(request.url.hostname or "")
+        response.set_cookie(
+            self._cookie, cookie, httponly=True, samesite="strict", path="/", secure=is_secure
+        )
         return response
 
     async def _leave(self, request: Request) -> Response:

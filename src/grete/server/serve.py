@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import functools
 import logging
 import secrets
 import socket
@@ -15,7 +14,6 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from grete.clock import Deadline, SystemClock
-from grete.config.settings.coordinator import LOOPBACK_ALONE, is_loopback
 from grete.errors import ConfigError, JobError
 from grete.failpoints import failpoint
 from grete.private_files import private_directory, replace_file
@@ -35,10 +33,8 @@ def bind(host: str, port: int) -> socket.socket:
     """Bind early, so that a port in use fails before anything is written (fault 36).
 
     Raises:
-        ConfigError: the port is taken or the address is not ours, or it is not a loopback address.
+        ConfigError: the port is taken or the address is not ours.
     """
-    if not is_loopback(host):
-        raise ConfigError(f"job.http.host={host!r}: {LOOPBACK_ALONE}")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # the protocol by name: asyncio sets TCP_NODELAY for no other, and a body waits 40 ms for the ACK of its head then
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -80,8 +76,7 @@ def write_token(path: Path) -> str:
     """
     token = secrets.token_urlsafe(32)
     private_directory(path.parent)
-    created = functools.partial(failpoint, "coordinator.token-created")
-    replace_file(path, token.encode("ascii"), once_written=created)
+    replace_file(path, token.encode(), once_written=lambda: failpoint("coordinator.token-created"))
     return token
 
 
@@ -138,7 +133,12 @@ class HttpServer:
 
 
 def coordinator_server(
-    view: CoordinatorView, bound: socket.socket, tokens: Tokens, pages: ASGIApp | None = None
+    view: CoordinatorView,
+    bound: socket.socket,
+    tokens: Tokens,
+    pages: ASGIApp | None = None,
+    *,
+    names: frozenset[str] = frozenset(),
 ) -> HttpServer:
-    """The server of a coordinator's view, and of its pages."""
-    return HttpServer(lambda hosts: build_app(view, tokens=tokens, hosts=hosts, pages=pages), bound)
+    """The server of a coordinator's view, and of its pages; `names` are further ones by which it may be asked."""
+    return HttpServer(lambda hosts: build_app(view, tokens=tokens, hosts=hosts | names, pages=pages), bound)

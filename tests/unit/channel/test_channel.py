@@ -15,7 +15,7 @@ import pytest
 
 from grete.channel.address import ChannelAddress, address_of
 from grete.channel.certificate import Identity
-from grete.channel.relay import Relay, listen_at
+from grete.channel.keyed_relay import KeyedRelay, listen_at
 from grete.channel.tls import NONCE_BYTES, PROOF_BYTES, client_context, connect, exactly
 from grete.errors import ConfigError, CoordinatorUnavailable, WireError
 from grete.http_client import JobCoordinatorClient
@@ -50,20 +50,20 @@ def server() -> Iterator[HTTPServer]:
 
 
 @pytest.fixture
-def relay(server: HTTPServer) -> Iterator[Relay]:
-    made = Relay(listen_at("127.0.0.2"), "127.0.0.2", TOKEN, (HERE, server.server_port))
+def relay(server: HTTPServer) -> Iterator[KeyedRelay]:
+    made = KeyedRelay(listen_at("127.0.0.2"), "127.0.0.2", TOKEN, (HERE, server.server_port))
     made.start()
     with closing(made):
         yield made
 
 
-def client(relay: Relay, server: HTTPServer, token: str = TOKEN) -> JobCoordinatorClient:
+def client(relay: KeyedRelay, server: HTTPServer, token: str = TOKEN) -> JobCoordinatorClient:
     url = f"http://{HERE}:{server.server_port}"
     return JobCoordinatorClient(url, None, channel=replace(relay.channel, token=token), timeout_s=5)
 
 
 def test_requests_reach_the_server_on_the_loopback_as_if_they_came_from_there(
-    relay: Relay, server: HTTPServer
+    relay: KeyedRelay, server: HTTPServer
 ) -> None:
     with closing(client(relay, server)) as asking:
         for path in ("/first", "/second"):
@@ -76,7 +76,9 @@ def test_requests_reach_the_server_on_the_loopback_as_if_they_came_from_there(
             assert len(seen["padding"]) == 200_000
 
 
-def test_one_with_another_token_is_told_nothing_and_says_nothing(relay: Relay, server: HTTPServer) -> None:
+def test_one_with_another_token_is_told_nothing_and_says_nothing(
+    relay: KeyedRelay, server: HTTPServer
+) -> None:
     with (
         closing(client(relay, server, secrets.token_urlsafe(32))) as asking,
         pytest.raises(CoordinatorUnavailable, match=relay.channel.address.replace(".", r"\.")),
@@ -109,7 +111,7 @@ def test_a_server_that_has_not_the_token_gets_no_request() -> None:
     assert heard == [b""]
 
 
-def test_plain_http_and_a_proof_of_another_connection_are_refused(relay: Relay) -> None:
+def test_plain_http_and_a_proof_of_another_connection_are_refused(relay: KeyedRelay) -> None:
     with socket.create_connection(address_of(relay.channel.address), 5) as plain:
         plain.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         assert b"HTTP" not in plain.recv(1000)
@@ -123,7 +125,9 @@ def test_plain_http_and_a_proof_of_another_connection_are_refused(relay: Relay) 
         assert connection.recv(1000) == b""
 
 
-def test_those_that_prove_nothing_do_not_keep_out_one_that_does(relay: Relay, server: HTTPServer) -> None:
+def test_those_that_prove_nothing_do_not_keep_out_one_that_does(
+    relay: KeyedRelay, server: HTTPServer
+) -> None:
     """More connections than are waited for; the coordinator is asked again as soon as one of them has gone."""
     waiting = [socket.create_connection(address_of(relay.channel.address), 5) for _ in range(40)]
     for one in waiting:
@@ -140,7 +144,7 @@ def test_those_that_prove_nothing_do_not_keep_out_one_that_does(relay: Relay, se
 
 
 def test_connections_end_with_the_relay(server: HTTPServer) -> None:
-    made = Relay(listen_at(HERE), HERE, TOKEN, (HERE, server.server_port))
+    made = KeyedRelay(listen_at(HERE), HERE, TOKEN, (HERE, server.server_port))
     made.start()
     with connect(address_of(made.channel.address), made.channel.ends) as connection:
         made.close()

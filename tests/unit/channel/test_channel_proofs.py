@@ -16,7 +16,7 @@ import pytest
 
 from grete.channel import tls
 from grete.channel.certificate import Identity
-from grete.channel.relay import check_relay
+from grete.channel.keyed_relay import check_relay
 from grete.channel.tls import NONCE_BYTES, PROOF_BYTES, Ends, Proofs, client_context, connect, exactly
 from grete.errors import MissingExtra
 from grete.testing.waiting import eventually

@@ -31,7 +31,19 @@ CONFIG = {
     "task.inputs": "local.in",
 }
 KEYS = {
-    *("job", "state", "tasks", "behind", "lag", "run_by", "silent_s", "url", "token_file", "run_id"),
+    *(
+        "job",
+        "state",
+        "tasks",
+        "behind",
+        "lag",
+        "run_by",
+        "silent_s",
+        "url",
+        "public_url",
+        "token_file",
+        "run_id",
+    ),
     *("epoch", "hosts", "quarantined", "quarantined_count", "on_their_own", "processors", "resting", "spark"),
     "message",
 }

@@ -63,12 +63,10 @@ def test_all_problems_are_reported_at_once() -> None:
         ("job.autosizing.container.count", "2147483647", "from 1 to 10000"),
         ("job.standbytasks.replication.factor", "2147483647", "from 1 to 100"),
         ("job.coordinator.lease.ttl.ms", "9223372036854775807", "at most a day"),
-        (
-            "job.http.host",
-            "127.999.1.1",
-            "Remove the key, set job.http.port=PORT, and come from elsewhere by ssh -L",
-        ),
-        ("job.http.host", "0.0.0.0", "by kubectl port-forward POD PORT, or by a proxy"),  # noqa: S104 - the point of the test
+        ("job.http.host", "127.999.1.1", "it is neither the name of a machine nor an address"),
+        ("job.http.host", "0.0.0.0", "they need a port that they know: set job.http.port"),  # noqa: S104
+        ("job.http.names", "jobs.example,no name", "'no name': it is neither the name of a machine"),
+        ("job.http.certificate.key", "key.pem", "set both, or none"),
         ("job.launcher", "cluster", "none of process, spark_submit, thread"),
         ("job.factory.class", "", "no job factory class defined"),
         ("job.factory.class", "org.example.Factory", "it is not known"),

@@ -41,8 +41,8 @@ def watch(job: Path) -> Iterator[Watch]:
 def stranger(watch: Watch) -> TestClient:
     """A browser that has not signed in."""
     app = application(watch, SignIn(TOKENS, SystemClock()), "session")
-    app.add_middleware(Guard, hosts=["testserver"])
-    return TestClient(app, follow_redirects=False)
+    app.add_middleware(Guard, hosts=["localhost"])
+    return TestClient(app, base_url="http://localhost", follow_redirects=False)
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ TOKENS = Tokens("read-token", "write-token", "container-token")
 @pytest.fixture
 def browser(job: Path) -> Iterator[TestClient]:
     pages = JobPages(JOB, TOKENS, 80)
-    app = build_app(View(), tokens=TOKENS, hosts=frozenset({"testserver"}), pages=pages)
-    yield TestClient(app, follow_redirects=False)
+    app = build_app(View(), tokens=TOKENS, hosts=frozenset({"localhost"}), pages=pages)
+    yield TestClient(app, base_url="http://localhost", follow_redirects=False)
     pages.close()
 
 
@@ -70,8 +70,8 @@ def test_a_token_of_the_api_opens_no_page(browser: TestClient) -> None:
 def test_where_reading_is_free_pages_are_seen_and_nothing_is_done(job: Path) -> None:
     tokens = Tokens(None, "write-token", "container-token")
     pages = JobPages(JOB, tokens, 80)
-    app = build_app(View(), tokens=tokens, hosts=frozenset({"testserver"}), pages=pages)
-    browser = TestClient(app, follow_redirects=False)
+    app = build_app(View(), tokens=tokens, hosts=frozenset({"localhost"}), pages=pages)
+    browser = TestClient(app, base_url="http://localhost", follow_redirects=False)
     try:
         assert browser.get("/ui/job/orders/config").status_code == 200
         assert browser.get("/ui/", headers={"host": "evil.example"}).status_code == 421

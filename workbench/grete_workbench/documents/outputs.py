@@ -144,6 +144,7 @@ SHAPES: Mapping[str, Shape] = {
             "run_by": "text or null: who leads",
             "silent_s": "integer or null: since it was heard of, where that is longer than the lease",
             "url": "text or null: of the coordinator",
+            "public_url": "text or null",
             "token_file": "text or null",
             "run_id": "text or null",
             "epoch": "integer or null",

@@ -147,7 +147,33 @@ HTTP_HOST = Key(
     TEXT,
     "127.0.0.1",
     _CONTAINER,
-    "Address of the HTTP server; loopback only ([from elsewhere](production.md#what-to-watch)).",
+    "Address of the coordinator's HTTP server. One that other machines reach is served over TLS, and needs "
+    "`job.http.port`; this machine's commands and containers use a free port of the loopback then "
+    "([from elsewhere](production.md#from-other-machines)).",
+)
+HTTP_NAMES = Key(
+    "job.http.names",
+    LIST,
+    None,
+    _CONTAINER,
+    "Names and addresses by which other machines reach it: a request by another is refused. The first is printed.",
+    default_doc="what the machine calls itself, and `job.http.host` or the machine's address",
+)
+HTTP_CERTIFICATE = Key(
+    "job.http.certificate",
+    PATH,
+    None,
+    _CONTAINER,
+    "A PEM file of the certificate, with its chain. When it is replaced, the next connection has the new one.",
+    default_doc="`http-certificate.pem` in the job's folder, made for the names and signed by nobody",
+)
+HTTP_CERTIFICATE_KEY = Key(
+    "job.http.certificate.key",
+    PATH,
+    None,
+    _CONTAINER,
+    "A PEM file of the certificate's key, without a password.",
+    default_doc="the file of the certificate",
 )
 HTTP_PORT = Key(
     "job.http.port",

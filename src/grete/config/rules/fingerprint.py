@@ -24,7 +24,17 @@ _BY_THE_MODEL = (
     task.BROADCAST,
 )
 """A change of these shows in tasks and SSPs: only containers whose tasks differ have anything to do."""
-_BY_THE_COORDINATOR = (job.HTTP_HOST, job.HTTP_PORT, job.HTTP_AUTH, coordinator.LEASE_TTL)
+_BY_THE_COORDINATOR = (
+    *(
+        job.HTTP_HOST,
+        job.HTTP_PORT,
+        job.HTTP_AUTH,
+        job.HTTP_NAMES,
+        job.HTTP_CERTIFICATE,
+        job.HTTP_CERTIFICATE_KEY,
+    ),
+    coordinator.LEASE_TTL,
+)
 """Read once by the coordinator; a change takes effect when the job is run again."""
 _ELSEWHERE = {name for key in (*_BY_THE_MODEL, *_BY_THE_COORDINATOR) for name in key.all_names()}
 _CLASSES = {

@@ -24,6 +24,7 @@ from grete.config.rules.consumer_group import consumer_group_problems
 from grete.config.rules.diagnostics import diagnostics_problems
 from grete.config.rules.eventhubs import eventhubs_problems
 from grete.config.rules.executors import executor_problems
+from grete.config.rules.http_server import http_server_problems
 from grete.config.rules.one_system import one_system_problems
 from grete.config.rules.outputs import output_problems
 from grete.config.rules.processors import processor_problems
@@ -33,7 +34,6 @@ from grete.config.rules.warnings import misspelt_keys, warnings_of
 from grete.config.rules.zookeeper import zookeeper_problems
 from grete.config.secrets import has_reference
 from grete.config.settings import Settings
-from grete.config.settings.coordinator import LOOPBACK_ALONE, is_loopback
 from grete.config.settings.job import JobSettings
 from grete.config.settings.streams import stream_id_of, stream_ids, system_stream_from_names
 from grete.config.settings.systems import EMBEDDED_SYSTEM
@@ -145,9 +145,6 @@ def _numbers(config: Mapping[str, str]) -> Iterator[str]:
             "job.elasticity.factor",
             "elasticity is not supported; remove the key, and add partitions instead",
         )
-    host = config.get("job.http.host", "127.0.0.1")
-    if not is_loopback(host):
-        yield _wrong(config, "job.http.host", LOOPBACK_ALONE)
 
 
 # --- keys that belong together ---
@@ -341,6 +338,7 @@ _RULES: tuple[Callable[[Mapping[str, str]], Iterator[str]], ...] = (
     diagnostics_problems,
     executor_problems,
     processor_problems,
+    http_server_problems,
     one_system_problems,
     azure_problems,
     eventhubs_problems,

@@ -16,7 +16,7 @@ from grete.config.key_tables import job
 from grete.config.key_tables.task import SHUTDOWN
 from grete.config.redact import redact_value
 from grete.config.settings.job import JobSettings
-from grete.config.settings.section import Section, Setting
+from grete.config.settings.section import OptionalSetting, Section, Setting
 from grete.config.settings.systems import EMBEDDED_SYSTEM, system_names
 from grete.config.values import required_value_of, valid_value_of
 from grete.errors import ConfigError
@@ -48,6 +48,9 @@ class CoordinatorSettings(Section):
     http_port = Setting(job.HTTP_PORT)
     """0 takes a free one."""
     http_authentication = Setting(job.HTTP_AUTH)
+    http_names = OptionalSetting(job.HTTP_NAMES)
+    http_certificate = OptionalSetting(job.HTTP_CERTIFICATE)
+    http_certificate_key = OptionalSetting(job.HTTP_CERTIFICATE_KEY)
 
     @cached_property
     def system(self) -> str:
@@ -168,14 +171,6 @@ class CoordinatorSettings(Section):
 
     def _seconds(self, key: Key[int]) -> float:
         return required_value_of(self.raw, key) / 1000
-
-
-LOOPBACK_ALONE = (
-    "only loopback addresses are served, since the server has no TLS. Remove the key, set job.http.port=PORT, and "
-    "come from elsewhere by ssh -L PORT:127.0.0.1:PORT MACHINE, by kubectl port-forward POD PORT, or by a proxy on "
-    "the same machine that has TLS and sends on to http://127.0.0.1:PORT with that Host"
-)
-"""Why `job.http.host` is refused, and the ways out."""
 
 
 def is_loopback(host: str) -> bool:

@@ -8,7 +8,6 @@ starts a new lineage, and the predecessor's next commit is fenced. On a file sys
 from __future__ import annotations
 
 import fcntl
-import functools
 import os
 import shutil
 import uuid
@@ -148,8 +147,8 @@ class LineageDirectory(Lineages):
         (self._directory / lineage.id / "spark").mkdir()
 
     def _write(self, name: str, content: bytes) -> None:
-        described = functools.partial(failpoint, "lineage.described")
-        replace_file(self._directory / name, content, is_durable=True, once_written=described)
+        path = self._directory / name
+        replace_file(path, content, is_durable=True, once_written=lambda: failpoint("lineage.described"))
 
     def _newest_first(self) -> list[str]:
         found = [path for path in self._directory.iterdir() if path.is_dir()]

@@ -1,0 +1,64 @@
+"""Where machines other than its own reach a job's coordinator."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import suppress
+from ipaddress import ip_address
+from typing import NamedTuple, Self
+
+from grete.config.settings.coordinator import CoordinatorSettings, is_loopback
+
+_ELSEWHERE = ("192.0.2.1", 9)
+"""An address of nobody's: what is sent there would leave by the way that others come. Nothing is sent."""
+
+
+class PublicAddress(NamedTuple):
+    """Where other machines reach a job's server: at a port, by each of these names and addresses."""
+
+    host: str
+    port: int
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, settings: CoordinatorSettings) -> Self | None:
+        """That of the configuration; None where only this machine reaches it."""
+        host = settings.http_host
+        if is_loopback(host):
+            return None
+        return cls(host, settings.http_port, settings.http_names or _names_of_machine(host))
+
+    @property
+    def url(self) -> str:
+        """Its pages and paths are below it."""
+        return f"https://{self.location}"
+
+    @property
+    def location(self) -> str:
+        """Name and port, as a URL has them."""
+        return f"{_in_url(self.names[0])}:{self.port}"
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """The names, as a request's Host has them."""
+        return frozenset(map(_in_url, self.names))
+
+
+def _in_url(name: str) -> str:
+    return f"[{name}]" if ":" in name else name
+
+
+def _names_of_machine(host: str) -> tuple[str, ...]:
+    """The address that is listened at, where it is one and not all of them, and what the machine calls itself."""
+    with suppress(ValueError):
+        if ip_address(host).is_unspecified:
+            return (socket.gethostname(), *_own_address())
+    return tuple(dict.fromkeys((host, socket.gethostname())))
+
+
+def _own_address() -> tuple[str, ...]:
+    """The machine's address towards others; none where it has no network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking, suppress(OSError):
+        asking.connect(_ELSEWHERE)
+        return (asking.getsockname()[0],)
+    return ()
