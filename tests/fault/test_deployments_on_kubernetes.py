@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.deploy.test_pods import TEMPLATE
 
 from grete.assembly.submission import RunOptions
 from grete.config.properties import parse_properties
@@ -17,6 +18,7 @@ from grete.deploy.deployment import Deployment, prepare
 from grete.deploy.kubernetes import Kubernetes
 from grete.deploy.manifests import RULES, manifests
 from grete.errors import CoordinationError, JobError
+from grete.testing.server_cluster import ServerFailed
 from grete.testing.waiting import eventually
 from grete_workbench.kube_apiserver import KubeApiServer
 
@@ -53,14 +55,38 @@ def make(kubernetes: KubeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_api_server_takes_the_manifests_strictly_and_makes_nothing(
-    make: Make, kubernetes: KubeApiServer
+    make: Make, kubernetes: KubeApiServer, tmp_path: Path
 ) -> None:
     deployment = make()
     MANAGER.check(deployment)
     assert MANAGER.status(deployment) == []
+    template = tmp_path / "pod.yml"
+    template.write_text(TEMPLATE)
+    public = {"job.http.host": "0.0.0.0", "job.http.port": "8443"}  # noqa: S104 - of a pod
+    MANAGER.check(make({**public, "spark.kubernetes.driver.podTemplateFile": str(template)}))
     broken = make({"spark.driver.cores": "many"})
     with pytest.raises(CoordinationError, match="quantities must match"):
         MANAGER.check(broken)
+
+
+def test_a_pod_is_let_into_a_namespace_that_takes_restricted_ones_alone(
+    make: Make, kubernetes: KubeApiServer
+) -> None:
+    """The real server's admission looks at the pod that the StatefulSet would make."""
+    namespace = f"restricted-{uuid.uuid4().hex[:8]}"
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    made = {"kind": "Namespace", "metadata": {"name": namespace, "labels": labels}}
+    kubernetes.call("POST", "/api/v1/namespaces", {"apiVersion": "v1", **made})
+    deployment = make({"spark.kubernetes.namespace": namespace})
+    MANAGER.apply(deployment, replace=False)
+    [*_, stateful_set] = manifests(deployment, namespace, {"BROKERS_PASSWORD": "x"})
+    pod = {"apiVersion": "v1", "kind": "Pod", **stateful_set["spec"]["template"]}
+    pod["metadata"]["name"] = "tried"
+    path = f"/api/v1/namespaces/{namespace}/pods?dryRun=All"
+    assert kubernetes.call("POST", path, pod)["metadata"]["name"] == "tried"
+    del pod["spec"]["securityContext"]
+    with pytest.raises(ServerFailed, match="violates PodSecurity"):
+        kubernetes.call("POST", path, pod)
 
 
 def test_a_job_is_deployed_once_until_it_is_replaced_or_killed(make: Make, kubernetes: KubeApiServer) -> None:

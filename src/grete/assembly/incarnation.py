@@ -191,7 +191,7 @@ class Incarnation:
     def _serve(self, settings: Settings, view: View) -> Served:
         files = TokenFiles.of(settings.job.state_directory(self.job, self._home))
         needs_read = settings.coordinator.http_authentication is HttpAuthentication.TOKEN
-        tokens = write_tokens(files, needs_read=needs_read)
+        tokens = write_tokens(files, needs_read=needs_read, metrics=self._metrics_token)
         pages = JobPages(self.job, tokens, self._bound.getsockname()[1])
         public = self._public
         names = public.address.hosts if public is not None else frozenset[str]()
@@ -231,8 +231,9 @@ class Incarnation:
         return [*signalled, self._inbox.get(_POLL_S, self._launcher.descriptors())]
 
     def _bind(self, settings: Settings) -> socket.socket:
-        """Take the address that the configuration asks for, before anything of it is written (fault 36)."""
+        """Take the addresses that the configuration asks for, before anything of it is written (fault 36)."""
         coordinator = settings.coordinator
+        self._metrics_token = coordinator.http_metrics_token
         address = PublicAddress.of(coordinator)
         if address is None:
             return self._bound_at(coordinator.http_host, coordinator.http_port)

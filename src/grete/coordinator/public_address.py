@@ -40,8 +40,8 @@ class PublicAddress(NamedTuple):
 
     @property
     def hosts(self) -> frozenset[str]:
-        """The names, as a request's Host has them."""
-        return frozenset(map(_in_url, self.names))
+        """The names, as a request's Host has them, and the machine's address, by which probes come."""
+        return frozenset(map(_in_url, (*self.names, *_own_address())))
 
 
 def _in_url(name: str) -> str:

@@ -38,12 +38,13 @@ _TRIES = 20
 _STRICT = "fieldValidation=Strict"
 _DRY = f"dryRun=All&{_STRICT}"
 _RIGHTS = (
-    "bind it to a Role with get, list, create, update and delete on serviceaccounts, secrets, pods, and on "
+    "bind it to a Role with get, list, create, update and delete on serviceaccounts, services, secrets, pods, and on "
     "statefulsets, roles and rolebindings of their groups (docs/clusters.md)"
 )
 _COLLECTIONS = {
     "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
     "Secret": "/api/v1/namespaces/{}/secrets",
+    "Service": "/api/v1/namespaces/{}/services",
     "Pod": "/api/v1/namespaces/{}/pods",
     "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
     "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",

@@ -14,13 +14,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from grete.config.key_tables.coordinator import FACTORY
+from grete.config.key_tables.job import HTTP_NAMES
 from grete.config.key_tables.kubernetes import CONTEXT, KUBECONFIG, NAMESPACE
 from grete.config.properties import format_properties
 from grete.config.settings import Settings
+from grete.config.settings.coordinator import is_loopback
 from grete.config.settings.job import JobSettings
 from grete.deploy.deployment import Deployment
 from grete.deploy.launch_variables import launch_variables
 from grete.deploy.places import CONFIG_FILE, EPOCH_ID, POD_IP
+from grete.deploy.pod_template import with_template
 from grete.environment import HOME
 from grete.errors import ConfigError
 
@@ -32,6 +35,7 @@ _UNITS = {"": 2**20, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _PYTHON_BYTES = 768 * 2**20
 """Of the coordinator and the container beside Spark's JVM, with a job model of some thousand tasks."""
 _GRACE_S = 30
+_PORT = "https"
 _SERVICE = "spark.kubernetes.driver.service.deleteOnTermination"
 """Spark would ask for the right to delete a service that a driver like ours has not."""
 RULES: tuple[Manifest, ...] = (
@@ -62,11 +66,13 @@ def shipped_config(deployment: Deployment, namespace: str) -> dict[str, str]:
 
     What says how the operator reaches the API server stays behind: the pod has a service account.
     """
-    of_operator = (KUBECONFIG.name, CONTEXT.name)
+    of_operator = (KUBECONFIG.name, CONTEXT.name, "spark.kubernetes.driver.podTemplateFile")
     config = {key: value for key, value in deployment.settings.raw.items() if key not in of_operator}
+    names = [f"{deployment.name}.{namespace}.svc", f"{deployment.name}.{namespace}.svc.cluster.local"]
     return {
         FACTORY.name: "kubernetes",
         _SERVICE: "false",
+        **({} if _public(deployment) is None else {HTTP_NAMES.name: ",".join(names)}),
         **config,
         NAMESPACE.name: namespace,
         "spark.kubernetes.namespace": namespace,
@@ -87,6 +93,7 @@ def manifests(deployment: Deployment, namespace: str, secrets: Mapping[str, str]
         _object("v1", "ServiceAccount", deployment, namespace),
         {**_object(rbac, "Role", deployment, namespace), "rules": [dict(rule) for rule in RULES]},
         {**_object(rbac, "RoleBinding", deployment, namespace), "subjects": [account], "roleRef": role},
+        *([] if _public(deployment) is None else [_service(deployment, namespace)]),
         _secret(deployment, namespace, secrets),
         _stateful_set(deployment, namespace),
     ]
@@ -116,9 +123,12 @@ def _secret(deployment: Deployment, namespace: str, secrets: Mapping[str, str]) 
 
 def _stateful_set(deployment: Deployment, namespace: str) -> Manifest:
     labels = _labels(deployment)
-    template = {
-        "metadata": {"labels": {**labels, DEPLOYMENT_LABEL: deployment.id}},
+    port = _public(deployment)
+    scraped = {} if port is None else {"annotations": _scraped_at(port)}
+    pod = {
+        "metadata": {"labels": {**labels, DEPLOYMENT_LABEL: deployment.id}, **scraped},
         "spec": {
+            "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
             "serviceAccountName": deployment.name,
             "restartPolicy": "Always",
             "terminationGracePeriodSeconds": math.ceil(deployment.settings.coordinator.shutdown_s) + _GRACE_S,
@@ -131,8 +141,38 @@ def _stateful_set(deployment: Deployment, namespace: str) -> Manifest:
     }
     made = _object("apps/v1", "StatefulSet", deployment, namespace)
     made["metadata"]["annotations"] = {DEPLOYMENT_LABEL: deployment.id}
-    spec = {"serviceName": "", "replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+    template = with_template(pod, deployment.settings.spark)
+    service = "" if port is None else deployment.name
+    spec = {"serviceName": service, "replicas": 1, "selector": {"matchLabels": labels}, "template": template}
     return {**made, "spec": spec}
+
+
+def _public(deployment: Deployment) -> int | None:
+    """The port at which other pods reach the coordinator over TLS, None where they do not."""
+    settings = deployment.settings.coordinator
+    return None if is_loopback(settings.http_host) else settings.http_port
+
+
+def _scraped_at(port: int) -> dict[str, str]:
+    """The annotations by which Prometheus' usual configuration finds a pod's metrics."""
+    found = {"scrape": "true", "scheme": "https", "port": str(port), "path": "/metrics"}
+    return {f"prometheus.io/{name}": value for name, value in found.items()}
+
+
+def _service(deployment: Deployment, namespace: str) -> Manifest:
+    """A name for the pod that leads, without an address of its own."""
+    ports = [{"name": _PORT, "port": _public(deployment), "targetPort": _PORT}]
+    spec = {"clusterIP": "None", "selector": _labels(deployment), "ports": ports}
+    return {**_object("v1", "Service", deployment, namespace), "spec": spec}
+
+
+def _served(deployment: Deployment) -> Manifest:
+    """The pod is ready when its coordinator answers, which is when it leads."""
+    port = _public(deployment)
+    if port is None:
+        return {}
+    probe = {"httpGet": {"path": "/healthz", "port": _PORT, "scheme": "HTTPS"}, "periodSeconds": 5}
+    return {"ports": [{"name": _PORT, "containerPort": port}], "readinessProbe": probe}
 
 
 def _container(deployment: Deployment) -> Manifest:
@@ -166,6 +206,8 @@ def _container(deployment: Deployment) -> Manifest:
             {"name": "config", "mountPath": _CONFIG_FOLDER, "readOnly": True},
             {"name": "home", "mountPath": _HOME_FOLDER},
         ],
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        **_served(deployment),
     }
 
 

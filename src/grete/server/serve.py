@@ -69,22 +69,21 @@ def bind_beside(host: str, port: int, holder: str) -> socket.socket:
         return bind(host, 0)
 
 
-def write_token(path: Path) -> str:
-    """A new 256-bit token in a file only its owner can read.
+def write_token(path: Path, token: str | None = None) -> str:
+    """A token, else a new one of 256 bits, in a file only its owner can read.
 
     At every moment the file holds a whole token, the new one or the one before: containers look for it meanwhile.
     """
-    token = secrets.token_urlsafe(32)
+    token = token or secrets.token_urlsafe(32)
     private_directory(path.parent)
     replace_file(path, token.encode(), once_written=lambda: failpoint("coordinator.token-created"))
     return token
 
 
-def write_tokens(files: TokenFiles, *, needs_read: bool) -> Tokens:
-    """A new token for each right, in its file."""
-    read, write, container, metrics = map(
-        write_token, (files.read, files.write, files.container, files.metrics)
-    )
+def write_tokens(files: TokenFiles, *, needs_read: bool, metrics: str | None = None) -> Tokens:
+    """A new token for each right, in its file; for metrics the given one."""
+    read, write, container = map(write_token, (files.read, files.write, files.container))
+    metrics = write_token(files.metrics, metrics)
     return Tokens(read if needs_read else None, write, container, metrics)
 
 

@@ -19,7 +19,8 @@ from grete.config.settings import Settings
 from grete.coordinator.public_address import PublicAddress
 from grete.errors import ConfigError
 from grete.server.public import PublicServer, ServerTls, certificate_files
-from grete.server.serve import HttpServer, bind, coordinator_server
+from grete.server.rights import Right, TokenFiles
+from grete.server.serve import HttpServer, bind, coordinator_server, write_tokens
 from grete.testing.waiting import eventually
 
 NAMES = ("localhost", "127.0.0.1", "jobs.example")
@@ -169,3 +170,23 @@ def test_the_names_are_those_of_the_configuration_or_of_the_machine(
     assert (found and found.names) == names
     if found is not None and names is not None:
         assert found.url == f"https://{names[0]}:8080"
+
+
+@pytest.mark.parametrize("token", ["short", "a" * 19, "with spaces, which no token has", "é" * 30])
+def test_a_token_that_could_be_guessed_or_that_no_header_has_is_refused(
+    token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCRAPER", token)
+    settings = Settings.of({"job.http.metrics.token": "${env:SCRAPER}"}).coordinator
+    with pytest.raises(ConfigError, match="20 characters or more"):
+        _ = settings.http_metrics_token
+
+
+def test_a_scraper_shows_the_token_that_the_configuration_refers_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCRAPER", "a-token-of-the-scrapers-own")
+    given = Settings.of({"job.http.metrics.token": "${env:SCRAPER}"}).coordinator.http_metrics_token
+    tokens = write_tokens(TokenFiles.of(tmp_path), needs_read=True, metrics=given)
+    assert tokens.metrics == TokenFiles.of(tmp_path).metrics.read_text() == "a-token-of-the-scrapers-own"
+    assert tokens.right(b"a-token-of-the-scrapers-own") is Right.METRICS

@@ -190,6 +190,15 @@ HTTP_AUTH = Key(
     _CONTAINER,
     "Whether requests to the coordinator need its bearer token.",
 )
+HTTP_METRICS_TOKEN = Key(
+    "job.http.metrics.token",
+    TEXT,
+    None,
+    _CONTAINER,
+    "The token of scrapers, which gives the metrics and nothing else: 20 characters or more, written `${env:NAME}`.",
+    default_doc="a new one at each start, in the file `http-metrics-token`",
+    is_secret=True,
+)
 DEFAULT_SYSTEM = Key(
     "job.default.system",
     TEXT,

@@ -32,6 +32,7 @@ _BY_THE_COORDINATOR = (
         job.HTTP_NAMES,
         job.HTTP_CERTIFICATE,
         job.HTTP_CERTIFICATE_KEY,
+        job.HTTP_METRICS_TOKEN,
     ),
     coordinator.LEASE_TTL,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import ip_address
@@ -15,6 +16,7 @@ from grete.config.key_tables import coordinator as keys
 from grete.config.key_tables import job
 from grete.config.key_tables.task import SHUTDOWN
 from grete.config.redact import redact_value
+from grete.config.secrets import resolve_secrets
 from grete.config.settings.job import JobSettings
 from grete.config.settings.section import OptionalSetting, Section, Setting
 from grete.config.settings.systems import EMBEDDED_SYSTEM, system_names
@@ -23,6 +25,8 @@ from grete.errors import ConfigError
 
 _log = logging.getLogger(__name__)
 _TO_CONTAINERS = (job.JOB_NAME.name, job.JOB_ID.name, keys.SYSTEM.name, keys.FACTORY.name)
+_SHORTEST_TOKEN = 20
+_TOKEN = re.compile(rf"[A-Za-z0-9._~+/=-]{{{_SHORTEST_TOKEN},1000}}")
 _MAX_BYTES = 120_000
 """Linux takes 128 KiB for one environment variable, name included; beyond it a process does not start (E2BIG)."""
 
@@ -51,6 +55,24 @@ class CoordinatorSettings(Section):
     http_names = OptionalSetting(job.HTTP_NAMES)
     http_certificate = OptionalSetting(job.HTTP_CERTIFICATE)
     http_certificate_key = OptionalSetting(job.HTTP_CERTIFICATE_KEY)
+
+    @property
+    def http_metrics_token(self) -> str | None:
+        """The token that scrapers show, resolved; None where one is drawn.
+
+        Raises:
+            ConfigError: its reference cannot be resolved, or others could guess it, or a header cannot have it.
+        """
+        written = self.raw.get(job.HTTP_METRICS_TOKEN.name)
+        if written is None:
+            return None
+        found = resolve_secrets(written).strip()
+        if not _TOKEN.fullmatch(found):
+            raise ConfigError(
+                f"{job.HTTP_METRICS_TOKEN.name}: a token has {_SHORTEST_TOKEN} characters or more: letters, digits, "
+                f"and -._~+/= alone; `openssl rand -base64 32` makes one"
+            )
+        return found
 
     @cached_property
     def system(self) -> str:

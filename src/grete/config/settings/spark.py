@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from functools import cached_property
+from pathlib import Path
 
 from grete.config.key_tables import streams as keys
 from grete.config.settings.deploy import requested_resources
@@ -12,6 +13,7 @@ from grete.config.settings.section import OptionalSetting, Section, Setting
 from grete.errors import ConfigError
 
 _IMAGE = "spark.kubernetes.container.image"
+_TEMPLATE = "spark.kubernetes.driver.podTemplate"
 
 
 class SparkSettings(Section):
@@ -76,6 +78,17 @@ class SparkSettings(Section):
     def image_pull_policy(self) -> str:
         """When a node of Kubernetes fetches the image."""
         return self.options.get(f"{_IMAGE}.pullPolicy", "IfNotPresent")
+
+    @property
+    def pod_template(self) -> Path | None:
+        """A file with a pod on Kubernetes to which the driver's is added."""
+        found = self.options.get(f"{_TEMPLATE}File")
+        return Path(found) if found else None
+
+    @property
+    def pod_template_container(self) -> str | None:
+        """The name of its container that is the driver; None for the first."""
+        return self.options.get(f"{_TEMPLATE}ContainerName") or None
 
     @property
     def namespace(self) -> str | None:

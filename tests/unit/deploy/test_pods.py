@@ -1,0 +1,132 @@
+"""The pod of a deployment on Kubernetes: what it may do, how others reach it, what an operator adds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from grete.assembly.submission import RunOptions
+from grete.config.properties import parse_properties
+from grete.deploy.deployment import prepare
+from grete.deploy.kubernetes import Kubernetes
+from grete.errors import ConfigError
+
+CONFIG = {
+    "job.name": "counting",
+    "task.class": "counting:Counting",
+    "task.inputs": "kafka.in",
+    "systems.kafka.samza.factory": "kafka",
+    "systems.kafka.producer.bootstrap.servers": "kafka:9092",
+    "spark.master": "k8s://https://kubernetes.default.svc",
+    "spark.kubernetes.container.image": "flights:1",
+    "spark.kubernetes.namespace": "jobs",
+}
+PUBLIC = {"job.http.host": "0.0.0.0", "job.http.port": "8443"}  # noqa: S104 - of a pod
+TEMPLATE = """
+kind: Pod
+metadata:
+  labels: {team: flights, grete/job: not-ours}
+spec:
+  nodeSelector: {disk: fast}
+  restartPolicy: Never
+  securityContext: {runAsUser: 1000, runAsNonRoot: true}
+  volumes: [{name: certificate, secret: {secretName: jobs-tls}}, {name: home, emptyDir: {medium: Memory}}]
+  containers:
+    - name: sidecar
+      image: proxy:1
+    - name: main
+      image: not-ours
+      env: [{name: TEAM, value: flights}, {name: GRETE_HOME, value: /elsewhere}]
+      volumeMounts: [{name: certificate, mountPath: /etc/certificate}]
+      resources: {limits: {nvidia.com/gpu: 1}}
+"""
+
+
+def planned(home: Path, **config: str) -> dict[str, Any]:
+    """The objects of the plan, by their kind."""
+    deployment = prepare(RunOptions(config={**CONFIG, **config}), home)
+    return {each["kind"]: each for each in yaml.safe_load_all(Kubernetes().plan(deployment).text)}
+
+
+def pod_of(made: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = made["StatefulSet"]["spec"]["template"]
+    return found
+
+
+def test_a_pod_has_what_the_restricted_standard_of_kubernetes_wants(home: Path) -> None:
+    spec = pod_of(planned(home))["spec"]
+    assert spec["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    context = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    assert [one["securityContext"] for one in spec["containers"]] == [context]
+
+
+def test_a_job_for_other_machines_has_a_service_a_probe_and_what_prometheus_looks_for(home: Path) -> None:
+    made = planned(home, **PUBLIC)
+    name = made["StatefulSet"]["metadata"]["name"]
+    pod, service = pod_of(made), made["Service"]
+    assert service["metadata"]["name"] == made["StatefulSet"]["spec"]["serviceName"] == name
+    assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    [container] = pod["spec"]["containers"]
+    [port] = container["ports"]
+    assert (port["containerPort"], port["name"]) == (8443, service["spec"]["ports"][0]["targetPort"])
+    assert container["readinessProbe"]["httpGet"] == {
+        "path": "/healthz",
+        "port": port["name"],
+        "scheme": "HTTPS",
+    }
+    assert pod["metadata"]["annotations"]["prometheus.io/port"] == "8443"
+    shipped = parse_properties(made["Secret"]["stringData"]["job.properties"], origin="the plan")
+    assert shipped["job.http.names"].split(",")[0] == f"{name}.jobs.svc"
+    without = planned(home)
+    assert "Service" not in without
+    assert not {"ports", "readinessProbe"} & pod_of(without)["spec"]["containers"][0].keys()
+
+
+def test_a_template_adds_to_the_pod_and_takes_nothing_from_it(home: Path, tmp_path: Path) -> None:
+    file = tmp_path / "pod.yml"
+    file.write_text(TEMPLATE)
+    key = "spark.kubernetes.driver.podTemplate"
+    made = planned(home, **{f"{key}File": str(file), f"{key}ContainerName": "main"})
+    pod, spec = pod_of(made), pod_of(made)["spec"]
+    assert pod["metadata"]["labels"]["team"] == "flights"
+    assert pod["metadata"]["labels"]["grete/job"] == made["StatefulSet"]["metadata"]["name"]
+    assert (spec["nodeSelector"], spec["restartPolicy"]) == ({"disk": "fast"}, "Always")
+    assert spec["securityContext"] == {"runAsUser": 1000, "runAsNonRoot": True}
+    assert [(one["name"], "medium" in one.get("emptyDir", {})) for one in spec["volumes"]] == [
+        ("config", False),
+        ("home", False),
+        ("certificate", False),
+    ]
+    ours, sidecar = spec["containers"]
+    assert (ours["name"], ours["image"], sidecar["name"]) == ("grete", "flights:1", "sidecar")
+    variables = {one["name"]: one.get("value") for one in ours["env"]}
+    assert (variables["TEAM"], variables["GRETE_HOME"]) == ("flights", "/var/lib/grete")
+    assert [one["name"] for one in ours["volumeMounts"]] == ["config", "home", "certificate"]
+    assert set(ours["resources"]["limits"]) == {"memory", "nvidia.com/gpu"}
+    shipped = parse_properties(made["Secret"]["stringData"]["job.properties"], origin="the plan")
+    assert f"{key}File" not in shipped, "a file of the machine that deploys"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "No such file"),
+        ("a: [", "while parsing"),
+        ("- 1", "is not the YAML of one Pod"),
+        ("kind: Deployment", "is not the YAML of one Pod"),
+        ("spec: {containers: [{name: other}]}", "no container has the name 'main'"),
+    ],
+)
+def test_a_template_that_is_no_pod_is_named(
+    home: Path, tmp_path: Path, content: str | None, said: str
+) -> None:
+    file = tmp_path / "pod.yml"
+    if content is not None:
+        file.write_text(content)
+    key = "spark.kubernetes.driver.podTemplate"
+    with pytest.raises(ConfigError, match=said) as refused:
+        planned(home, **{f"{key}File": str(file), f"{key}ContainerName": "main"})
+    assert str(file) in str(refused.value)
