@@ -39,6 +39,8 @@ present() { # command, package, what for
 
 strace_present() { present strace strace "the fault tests"; }
 
+systemd_present() { present systemd-analyze systemd "the test of the unit"; } # nothing of it is begun
+
 fetch_jars() { # pom, directory: all or nothing, so that a run that was cut off is no half a class path
   local pom=$1 directory=$2
   [ -e "$directory/complete" ] && cmp -s "$pom" "$directory/complete" && return
@@ -244,6 +246,6 @@ kube_apiserver_with_go() {
   fi
 }
 
-for service in ${SERVICES:-strace_present postgresql_present browser azurite_modules prometheus_programs kafka_jars kafka_tools kafka_archive spark_kafka_jars spark_sinks_jars zookeeper_jars yarn_jars samza_jars samza_runner application_wheels spark_archive kube_apiserver_with_go}; do
+for service in ${SERVICES:-strace_present systemd_present postgresql_present browser azurite_modules prometheus_programs kafka_jars kafka_tools kafka_archive spark_kafka_jars spark_sinks_jars zookeeper_jars yarn_jars samza_jars samza_runner application_wheels spark_archive kube_apiserver_with_go}; do
   "$service"
 done
