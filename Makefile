@@ -11,7 +11,7 @@ CODE := src workbench tests examples benchmarks docs/site
 export GRETE_HOME ?= $(CURDIR)/.grete
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo demo-kafka demo-cluster test test-fast test-loaded test-repeated unit lint audit format docs docs-site screenshots durations \
+.PHONY: help setup demo demo-kafka demo-cluster test test-fast test-loaded test-repeated unit lint audit format docs docs-site dist image screenshots durations \
 	check bench bench-kafka spark-versions interop fuzz-plans simulate vectors services nightly clock lock clean
 
 help: ## these lines
@@ -93,6 +93,12 @@ screenshots: $(STAMP) ## pictures of the pages, into docs/screenshots
 	SERVICES=browser bash scripts/services.sh
 	$(BIN)/python -m tests.support.screenshots
 
+dist: $(STAMP) ## a release: wheel, source, a list of what it brings (CycloneDX) and their digests, in dist
+	bash scripts/dist.sh
+
+image: $(STAMP) ## an image with grete, PySpark and Java, by buildah, podman or docker
+	bash scripts/image.sh
+
 durations: ## what tests took in the last run: prints what computed longest, and lets the next begin with the longest
 	$(BIN)/python -m tests.harness.durations
 
@@ -100,7 +106,7 @@ services: $(STAMP) ## what tests need besides Python and Java; where there is Go
 	bash scripts/services.sh
 
 nightly: lint services ## every test, campaigns in their long form, and all tests on a busy machine
-	SERVICES="kube_apiserver kerberos newer_clients" bash scripts/services.sh
+	SERVICES="kube_apiserver kerberos newer_clients debian" bash scripts/services.sh
 	bash scripts/site.sh
 	GRETE_NIGHTLY=1 $(HARNESS) --workers 2 -q
 	$(HARNESS) --beside 10 -q -m "not nightly"

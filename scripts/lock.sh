@@ -41,6 +41,8 @@ if [ "${1:-}" != --check ]; then
   done
   lock ../examples/flights/carriers.in ../examples/flights/carriers.lock --no-annotate
   lock ../scripts/packages/audit.in ../scripts/packages/audit.txt --no-annotate --allow-unsafe
+  lock runtime.in runtime.txt --no-annotate --allow-unsafe --constraint dev.txt # what an image and the list of a release have
+  lock ../scripts/packages/dist.in ../scripts/packages/dist.txt --no-annotate --allow-unsafe
   lock ../scripts/packages/site.in ../scripts/packages/site.txt --allow-unsafe
   for name in application kerberos; do
     lock "../scripts/packages/$name.in" "../scripts/packages/$name.txt" --no-annotate

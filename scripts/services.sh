@@ -14,6 +14,7 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/grete
 azurite_directory=${GRETE_AZURITE:-$cache/azurite-3.35.0}
 browser_directory=${GRETE_BROWSER:-$cache/axe-core-4.10.3}
 prometheus_directory=${GRETE_PROMETHEUS:-$cache/prometheus}
+debian_directory=${GRETE_DEBIAN:-$cache/debian-12}
 kafka_jars_directory=${GRETE_KAFKA_JARS:-$cache/kafka-4.3.1}
 kafka_tools_directory=${GRETE_KAFKA_TOOLS:-$cache/kafka-tools-4.3.1}
 yarn_jars_directory=${GRETE_YARN_JARS:-$cache/yarn-3.5.0}
@@ -103,6 +104,18 @@ prometheus_programs() { # Debian's Prometheus and promtool, unpacked: no service
   )
   touch "$prometheus_directory.new/complete"
   mv "$prometheus_directory.new" "$prometheus_directory"
+}
+
+debian() { # a small one, as the base of an image; for the nightly test
+  [ -e "$debian_directory/complete" ] && return
+  present buildah buildah "the test of the image"
+  present debootstrap debootstrap "the test of the image"
+  rm -rf "$debian_directory" "$debian_directory.new"
+  debootstrap --variant=minbase bookworm "$debian_directory.new/root" >/dev/null
+  tar -C "$debian_directory.new/root" -cf "$debian_directory.new/root.tar" .
+  rm -rf "$debian_directory.new/root"
+  touch "$debian_directory.new/complete"
+  mv "$debian_directory.new" "$debian_directory"
 }
 
 spark_kafka_jars() { fetch_jars scripts/spark-kafka/pom.xml "$spark_kafka_jars_directory"; }

@@ -14,7 +14,6 @@ import argparse
 import base64
 import logging
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -42,7 +41,8 @@ _IMAGE_HAS = (
     "PYSPARK_PYTHON",
     "GRETE_SPARK_KAFKA_JARS",
 )
-_BACKEND = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
+_ENTRYPOINT = Path(__file__).parents[2] / "packaging" / "image" / "entrypoint.sh"
+"""That of our image, which an executor's pod runs as Spark's own would be."""
 _MERGE = {"Content-Type": "application/strategic-merge-patch+json"}
 
 
@@ -174,9 +174,7 @@ class Kubelet:
         except (KeyError, ServerFailed) as error:  # Spark makes a pod before its configuration
             _log.info("%s waits: %r", pod["metadata"]["name"], error)
             return
-        command = [*container.get("command", ()), *container.get("args", ())]
-        if "command" not in container:
-            command = _executor(environment)
+        command = [*container.get("command", ("bash", str(_ENTRYPOINT))), *container.get("args", ())]
         binds = "".join(f"mkdir -p {target}; mount --bind {source} {target}; " for source, target in mounts)
         (place / "work").mkdir(parents=True, exist_ok=True)
         with (place / "log").open("ab") as log:
@@ -332,27 +330,6 @@ def _filled(place: Path, files: Mapping[str, bytes]) -> Path:
     for name, content in files.items():
         (place / name).write_bytes(content)
     return place
-
-
-def _executor(environment: Mapping[str, str]) -> list[str]:
-    """The command that the entry point of Spark's image makes of an executor's environment."""
-    java = shutil.which("java")
-    assert java is not None, "the image has Java"
-    named = [name for name in environment if name.startswith("SPARK_JAVA_OPT_")]
-    options = [environment[name] for name in sorted(named, key=lambda name: int(name.rpartition("_")[2]))]
-    memory = environment["SPARK_EXECUTOR_MEMORY"]
-    words = {
-        "--driver-url": environment["SPARK_DRIVER_URL"],
-        "--executor-id": environment["SPARK_EXECUTOR_ID"],
-        "--cores": environment["SPARK_EXECUTOR_CORES"],
-        "--app-id": environment["SPARK_APPLICATION_ID"],
-        "--hostname": environment["SPARK_EXECUTOR_POD_IP"],
-        "--resourceProfileId": environment.get("SPARK_RESOURCE_PROFILE_ID", "0"),
-        "--podName": environment["SPARK_EXECUTOR_POD_NAME"],
-    }
-    jars = f"{environment['SPARK_HOME']}/jars/*"
-    arguments = [word for pair in words.items() for word in pair]
-    return [java, *options, f"-Xms{memory}", f"-Xmx{memory}", "-cp", jars, _BACKEND, *arguments]
 
 
 def main(kubeconfig: Path, directory: Path, namespace: str, number: int) -> int:
