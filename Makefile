@@ -12,7 +12,7 @@ export GRETE_HOME ?= $(CURDIR)/.grete
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help setup demo demo-kafka demo-cluster test test-fast test-loaded test-repeated unit lint audit format docs docs-site dist image screenshots durations \
-	check bench bench-kafka spark-versions interop fuzz-plans simulate vectors services nightly clock lock clean
+	check bench bench-kafka spark-versions versions interop fuzz-plans simulate vectors services nightly clock lock clean
 
 help: ## these lines
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -110,13 +110,16 @@ nightly: lint services ## every test, campaigns in their long form, and all test
 	bash scripts/site.sh
 	GRETE_NIGHTLY=1 $(HARNESS) --workers 2 -q
 	$(HARNESS) --beside 10 -q -m "not nightly"
-	$(MAKE) --no-print-directory clock spark-versions
+	$(MAKE) --no-print-directory clock spark-versions versions
 
 clock: services ## jobs while the machine's clock jumps an hour back and forth: sets it, so needs root and nothing beside
 	GRETE_SET_CLOCK=1 $(HARNESS) --workers 1 -q -s tests/fault/test_clock.py
 
 spark-versions: $(STAMP) ## tests of whole jobs on the other versions of Spark that grete runs on; fetches each, 400 MB
 	bash scripts/spark_versions.sh
+
+versions: services ## fast tests and a whole job on the other versions of Python that are on this machine
+	bash scripts/python_versions.sh
 
 bench: setup ## ratios to the same work by hand, in one run
 	$(BIN)/python -m benchmarks.run

@@ -47,7 +47,7 @@ def problems(package: Path) -> str:
 
 def test_the_api_runs_in_an_interpreter_that_has_nothing_else(built: Built) -> None:
     code = "import sys; sys.path.insert(0, sys.argv[1]); import grete, grete.api; print(grete.__file__)"
-    command = [sys.executable, "-I", "-S", "-c", code, str(built.folder / "lib")]
+    command = [sys.executable, "-I", "-S", "-B", "-c", code, str(built.folder / "lib")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert Path(done.stdout.strip()) == built.folder / "lib" / "grete" / "__init__.py"
     assert not list(built.folder.rglob("coordinator*"))
