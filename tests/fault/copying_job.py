@@ -28,6 +28,12 @@ class Copy(grete.StreamTask):
         collector.send("local.out", envelope.message)
 """
 TTL_S = 3.0
+_OF_VERSION = """
+import sys, grete
+grete.__version__ = sys.argv.pop(1)
+from grete.testing.sparkless import main
+sys.exit(main(sys.argv[1:]))
+"""
 
 
 class CopyingJob:
@@ -68,15 +74,15 @@ class CopyingJob:
     def run_again(self) -> subprocess.Popen[str]:
         return self._coordinate("--job", self.id.name)
 
-    def stand_by(self) -> subprocess.Popen[str]:
-        return self._coordinate("--standby", "--config", str(self.config))
+    def stand_by(self, version: str | None = None) -> subprocess.Popen[str]:
+        """A coordinator that waits; of another version of grete, as it says."""
+        return self._coordinate("--standby", "--config", str(self.config), version=version)
 
-    def _coordinate(self, *which: str) -> subprocess.Popen[str]:
+    def _coordinate(self, *which: str, version: str | None = None) -> subprocess.Popen[str]:
+        program = ["-m", "grete.testing.sparkless"] if version is None else ["-c", _OF_VERSION, version]
         log = (self._directory / f"coordinator-{len(self._running)}.log").open("w")
         with log:
-            started = subprocess.Popen(
-                [sys.executable, "-m", "grete.testing.sparkless", *which], stderr=log, text=True
-            )
+            started = subprocess.Popen([sys.executable, *program, *which], stderr=log, text=True)
         self._running.append(started)
         return started
 

@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -204,3 +205,29 @@ def test_one_that_stands_by_elsewhere_starts_anew_what_it_cannot_adopt(
     assert "container-adopted" not in job.events()
     job.stop()
     assert second.wait(patient(30)) == 0
+
+
+@pytest.mark.parametrize("job", ["sqlite"], indirect=True)
+def test_a_job_moves_to_another_version_and_back_while_records_flow(job: CopyingJob) -> None:
+    """One of the version that is to be stands by, and the leader steps down for it. It starts the container again,
+    at a batch boundary, and no container that its own version has started.
+    """
+    leading, _ = job.copying()
+    for version, starts in (("1.9.0", 1), ("1.9.0", 1), (None, 2)):
+        before, epoch = leading, job.epoch()
+        leading = job.stand_by(version)
+        with open_job(job.id) as handle:
+            eventually(handle.election.standbys, "it stands by")
+            handle.requests.step_down("another version")
+            eventually(partial(is_led_after, epoch, handle), "it leads")
+        before.kill()  # it may stand by now
+        job.send(100)
+        eventually(job.copied_once, "the job goes on")
+        eventually(lambda: job.epoch() > epoch, "its start is recorded")  # noqa: B023 - within the turn
+        eventually(lambda: job.events().count("container-exited") == starts, "as many starts")  # noqa: B023
+    job.stop()
+    assert leading.wait(patient(30)) == 0
+    assert job.events().count("container-adopted") == 3
+    with open_job(job.id) as handle:
+        causes = [row.details["cause"] for row in handle.history() if row.event == "container-exited"]
+    assert [cause.endswith("version of grete") for cause in causes] == [True, True, False]

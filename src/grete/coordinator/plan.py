@@ -8,6 +8,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from grete import __version__
 from grete.checkpoint.legacy_changelog import legacy_mapping, note_migration
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import read_commits
@@ -225,9 +226,12 @@ def _lost_partitions(unreadable: Mapping[TaskName, str], calculated: Calculated)
 
 
 def container_specs(plan: JobPlan, *, mode: str) -> dict[ContainerId, ContainerSpec]:
-    """The fingerprints of what each container runs; `mode` is how its query runs."""
+    """The fingerprints of what each container runs; `mode` is how its query runs.
+
+    The version is a part of it, so a container that another version launched is started again at a batch boundary.
+    """
     query = digest([fingerprint(plan.settings.raw, "query"), mode])
-    process = fingerprint(plan.settings.raw, "process")
+    process = digest([fingerprint(plan.settings.raw, "process"), __version__])
     return {
         id_: ContainerSpec(_tasks(one), query, process, standby=_is_standby(one))
         for id_, one in plan.model.containers.items()

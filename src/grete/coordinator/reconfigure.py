@@ -79,7 +79,7 @@ def _ask_to_let_go(state: State, id_: ContainerId, pending: PendingModel) -> Dec
 
 
 def _why(pending: PendingModel) -> str:
-    return pending.cause or "another job model"
+    return pending.cause or "the new coordinator has another configuration or version of grete"
 
 
 def _waited_for(state: State, pending: PendingModel) -> list[ContainerId]:
