@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import sys
 from datetime import UTC, datetime
 
@@ -29,11 +31,45 @@ class LineFormatter(logging.Formatter):
         return "\n    ".join(printable(line) for line in super().format(record).split("\n"))
 
 
+class JsonFormatter(logging.Formatter):
+    """A record is one line, a JSON object: when, how bad, who says what, and whom the process works for."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See logging.Formatter."""
+        when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        fields = {
+            "time": when.replace("+00:00", "Z"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            "pid": record.process,
+            "thread": record.threadName,
+            **_works_for,
+        }
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields)  # ASCII alone: what is no text, and what speaks to a terminal, is escaped
+
+
+_works_for: dict[str, str] = {}
+"""Fields of each line that is JSON."""
+
+
+def log_as(**fields: str) -> None:
+    """Say in each line, from here on, whom this process works for: `job`, `container`, `tasks`."""
+    _works_for.update(fields)
+
+
 def log_to_stderr(level: int | str) -> None:
-    """Log from here on as every process of a job does; nothing where logging is set up."""
+    """Log from here on as every process of a job does, in the form of `GRETE_LOG_FORMAT`; nothing where logging is
+    set up.
+    """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LineFormatter(_FORMAT))
+    form = os.environ.get("GRETE_LOG_FORMAT", "text").strip().lower()
+    handler.setFormatter(JsonFormatter() if form == "json" else LineFormatter(_FORMAT))
     logging.basicConfig(level=level.upper() if isinstance(level, str) else level, handlers=[handler])
+    if form not in ("text", "json"):
+        logging.getLogger("grete").warning("GRETE_LOG_FORMAT=%s is neither text nor json: it is text", form)
 
 
 def utc_text(timestamp_ms: int) -> str:

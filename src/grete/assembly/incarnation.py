@@ -53,6 +53,7 @@ from grete.pages.job_pages import JobPages
 from grete.server.public import PublicServer, ServerTls, certificate_files
 from grete.server.rights import TokenFiles, Tokens
 from grete.server.serve import HttpServer, bind, bind_beside, coordinator_server, write_tokens
+from grete.text_logs import log_as
 
 _log = logging.getLogger("grete.coordinator")
 _POLL_S = 0.1
@@ -108,6 +109,7 @@ class Incarnation:
         submission = self._submission
         submission.open()
         job = submission.job
+        log_as(job=job.shown)
         leadership = self._lead()
         if leadership is None:
             return 0

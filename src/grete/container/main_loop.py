@@ -38,7 +38,7 @@ from grete.model.ending import ContainerEnd, ExitCode, exit_code, failure_of
 from grete.model.ids import JobId
 from grete.private_files import private_directory
 from grete.tasks.commit.base import BatchOutcome
-from grete.text_logs import shortened
+from grete.text_logs import log_as, shortened
 from grete.wire.container_protocol import ContainerEnvironment, Directive
 
 _log = logging.getLogger("grete.container")
@@ -177,6 +177,7 @@ class ContainerMainLoop:
         document = self._ahead.take(self._control.next_serial) or self._get_assignment()
         assignment = parse_assignment(document, self._launched_in)
         self._job = assignment.job
+        log_as(job=assignment.job.shown)
         self._folder = assignment.state_directory(self._home).parent.resolve()
         self._sender.orphan_s = assignment.settings.coordinator.orphan_s
         return assignment

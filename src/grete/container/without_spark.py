@@ -22,9 +22,10 @@ from grete.container.own_process import in_its_place, stop_on_signals
 from grete.container.process_state import ProcessState
 from grete.container.resources import open_resources
 from grete.container.standby import follow
+from grete.environment import CONTAINER_ID
 from grete.exit_report import run_and_report
 from grete.model.ending import ContainerEnd
-from grete.text_logs import log_to_stderr
+from grete.text_logs import log_as, log_to_stderr
 from grete.wire.container_protocol import ContainerEnvironment
 
 
@@ -59,6 +60,7 @@ def _process(
 def main() -> int:
     """Be the container that the environment names."""
     log_to_stderr(os.environ.get("GRETE_LOG_LEVEL", "INFO"))
+    log_as(container=os.environ.get(CONTAINER_ID, ""))
     return run_container(os.environ, stop_on_signals())
 
 

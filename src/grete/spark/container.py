@@ -18,12 +18,13 @@ from grete.container.control import Control, Ended
 from grete.container.main_loop import ContainerMainLoop, OnBatch, OnState, enter
 from grete.container.own_process import in_its_place, stop_on_signals
 from grete.container.process_state import ProcessState
+from grete.environment import CONTAINER_ID
 from grete.errors import GreteError, MissingExtra
 from grete.exit_report import run_and_report
 from grete.model.ending import ContainerEnd
 from grete.spark.session.versions import check_installed
 from grete.spark.session.worker_sockets import remove_folder
-from grete.text_logs import log_to_stderr
+from grete.text_logs import log_as, log_to_stderr
 from grete.wire.container_protocol import ContainerEnvironment
 
 
@@ -93,6 +94,7 @@ def _work(
 def main() -> int:
     """The process launcher's entry."""
     log_to_stderr(os.environ.get("GRETE_LOG_LEVEL", "INFO"))
+    log_as(container=os.environ.get(CONTAINER_ID, ""))
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
         return run_container(os.environ, stop_on_signals())

@@ -12,15 +12,17 @@ import os
 
 from grete.diagnostics.log_handler import StreamLogHandler, log_handler
 from grete.tasks.spec import RunnerSpec
-from grete.text_logs import log_to_stderr
+from grete.text_logs import log_as, log_to_stderr
 
 _FAILED_TIMEOUT_S = 2.0
+_MOST_NAMED = 8
 _handler: StreamLogHandler | None = None
 
 
 def attach_logs(spec: RunnerSpec) -> None:
     """Let this process log for a container, no longer for another one."""
     global _handler  # one Python worker serves one container at a time, as for its tasks
+    log_as(job=spec.job, tasks=", ".join(task.name for task in spec.tasks[:_MOST_NAMED]))
     root = logging.getLogger()
     if _handler is not None:
         root.removeHandler(_handler)
