@@ -9,8 +9,9 @@ import pytest
 
 from grete.cli.main import main
 from grete.config.settings import Settings
+from grete.errors import ConfigError
 from grete.model.streams import StreamSpec
-from grete.spark.session.versions import installed, refusal
+from grete.spark.session.versions import check_installed, installed, refusal
 from grete.systems.local.system import LocalSystem
 
 TASK = {"task.class": "m:T", "task.inputs": "local.in"}
@@ -101,3 +102,25 @@ def test_doctor_names_the_version_and_the_way_out(
     assert f"pyspark {version}" in shown
     assert said in shown
     assert "pip install 'pyspark~=4.2.0'" in shown
+
+
+@pytest.mark.parametrize(
+    ("config", "variable", "said"),
+    [
+        ({"spark.remote": "sc://server:15002"}, None, "spark.remote=sc://server:15002"),
+        ({"spark.master": "sc://server"}, None, "spark.master=sc://server"),
+        ({"spark.api.mode": "connect"}, None, "spark.api.mode=connect"),
+        ({}, "SPARK_REMOTE", "the variable SPARK_REMOTE"),
+        ({}, "SPARK_CONNECT_MODE_ENABLED", "the variable SPARK_CONNECT_MODE_ENABLED"),
+    ],
+)
+def test_spark_connect_is_refused_before_anything_is_written(
+    home: Path, config: dict[str, str], variable: str | None, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if variable is not None:
+        monkeypatch.setenv(variable, "1")
+    for job in (TASK, PIPELINE):
+        with pytest.raises(ConfigError, match=rf"{said}.* asks for Spark Connect.*Remove it"):
+            check_installed(Settings.of({"job.name": "words", **job, **config}))
+    monkeypatch.undo()
+    check_installed(Settings.of({"job.name": "words", **PIPELINE, "spark.api.mode": "classic"}))

@@ -34,6 +34,17 @@ class SparkSettings(Section):
         return written if local_cores(self.master) is not None else requested_resources(self.raw) | written
 
     @property
+    def connect(self) -> tuple[str, ...]:
+        """The settings, with their values, that ask for Spark Connect."""
+        remote, mode = self.raw.get("spark.remote", ""), self.raw.get("spark.api.mode", "")
+        asks = {
+            "spark.remote": bool(remote),
+            "spark.api.mode": mode == "connect",
+            keys.SPARK_MASTER.name: self.master.startswith("sc://"),
+        }
+        return tuple(f"{key}={self.raw[key]}" for key, does in asks.items() if does)
+
+    @property
     def jars(self) -> str:
         """`spark.jars`, as it is written."""
         return self.options.get("spark.jars", "")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.machinery
+import os
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from grete.config.choices import LauncherChoice
@@ -18,6 +20,8 @@ WITHOUT_EMBEDDED = ("4.0", "4.1")
 """These have no `pyspark.sql.streaming.datasource`, on which the embedded system stands as an input of a pipeline."""
 _WITH_OUR_PYTHON = (LauncherChoice.PROCESS, LauncherChoice.THREAD, LauncherChoice.PROCESSORS)
 _VERSION = re.compile(r"""^__version__[^=\n]*=\s*["'](\d+\.\d+[^"']*)""", re.MULTILINE)
+_OF_CONNECT = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
+"""The second is set by PySpark in a program that has a session of Spark Connect."""
 _WAY_OUT = "install one of these beside grete: pip install 'pyspark~=4.2.0'"
 
 
@@ -60,15 +64,34 @@ def refusal(version: str, settings: Settings | None = None) -> str:
     return ""
 
 
+def connect_refusal(settings: Settings, environment: Mapping[str, str] = os.environ) -> str:
+    """Why Spark Connect cannot run the job, where the configuration or the program wants it; empty elsewhere.
+
+    Its sessions have no JVM to reach and no tasks to stay in: offsets, commits and shares have no place there.
+    """
+    wanted = [
+        *settings.spark.connect,
+        *(f"the variable {name}" for name in _OF_CONNECT if environment.get(name)),
+    ]
+    if not wanted:
+        return ""
+    return (
+        f"{', '.join(wanted)} asks for Spark Connect, whose sessions have no JVM and no tasks that grete could use. "
+        f"Remove it: grete starts Spark by spark.master, or uses the Spark context of its process"
+    )
+
+
 def check_installed(settings: Settings) -> None:
     """Whether the job can run on what is installed here. Other launchers than ours bring containers elsewhere.
 
     Raises:
-        ConfigError: it cannot on this version of pyspark.
+        ConfigError: it cannot on this version of pyspark, or by Spark Connect.
         MissingExtra: there is no pyspark, or not what its Python side needs.
     """
     if settings.job.launcher in _WITH_OUR_PYTHON:
         require("spark")
+    if why := connect_refusal(settings):
+        raise ConfigError(why)
     version = installed()
     if version is not None and (why := refusal(version, settings)):
         raise ConfigError(why)
