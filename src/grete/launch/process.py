@@ -14,11 +14,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from grete.clock import SystemClock
 from grete.environment import CONFIGURED, CONTAINER_EPOCH, EXIT_FILE
 from grete.exit_report import read_report
 from grete.failpoints import failpoint
 from grete.launch.base import ContainerExit, ContainerStart, Launcher
 from grete.launch.factory import LaunchContext
+from grete.launch.log_files import LOOK_S, cut
 from grete.launch.processes import OtherProcess, name_of, parse_name
 from grete.model.ending import ExitCode
 from grete.model.ids import ContainerId
@@ -41,7 +43,6 @@ _PATHS = (
 )
 _COMMANDS = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 """Paths only where they have a slash, as in a shell."""
-_LOG_KEPT_BYTES = 32 * 1024 * 1024
 _KILLED = -9
 
 
@@ -93,6 +94,8 @@ class ProcessLauncher(Launcher):
         self._directory = log_directory
         self._running: dict[ContainerId, _RunningProcess] = {}
         self._replaced: list[_RunningProcess] = []
+        self._clock = SystemClock()
+        self._looks_at_s = 0.0
 
     def start(self, container: ContainerStart) -> None:
         """See Launcher."""
@@ -104,8 +107,7 @@ class ProcessLauncher(Launcher):
             self._replaced.append(self._running.pop(container.container_id))
         private_directory(self._directory)
         log = self._log(container.container_id)
-        if log.exists() and log.stat().st_size > _LOG_KEPT_BYTES:
-            log.replace(log.with_suffix(".log.1"))
+        cut(log)
         own = {
             **container.environment,
             EXIT_FILE: str(self._exit_file(container.container_id)),
@@ -191,10 +193,19 @@ class ProcessLauncher(Launcher):
 
     def exits(self) -> list[ContainerExit]:
         """See Launcher."""
+        self._cut_logs()
         ended = [id_ for id_, running in self._running.items() if running.has_ended()]
         replaced = [running for running in self._replaced if running.has_ended()]
         self._replaced = [running for running in self._replaced if running not in replaced]
         return [self._exit(running) for running in (*replaced, *map(self._running.pop, ended))]
+
+    def _cut_logs(self) -> None:
+        now_s = self._clock.monotonic_s()
+        if now_s < self._looks_at_s:
+            return
+        self._looks_at_s = now_s + LOOK_S
+        for container_id in self._running:
+            cut(self._log(container_id))
 
     def _exit(self, running: _RunningProcess) -> ContainerExit:
         id_, epoch = running.start.container_id, running.start.epoch
