@@ -100,7 +100,7 @@ class HttpServer:
             http=bounded_protocol(),
             backlog=_BACKLOG,
             log_config=None,  # its own would close every handler of the process: log streams had no more to say
-            log_level="warning",
+            log_level="error",  # strangers could fill the log with what is no request
             lifespan="off",
             timeout_keep_alive=5,
             h11_max_incomplete_event_size=_MAX_HEAD,
