@@ -35,6 +35,7 @@ CALM = {
     f'grete_container_exits{{{AT}, meaning="fenced"}}': "1x120",
     f'grete_disk_free_bytes{{{AT}, folder="home"}}': "40x120",
     f'grete_disk_size_bytes{{{AT}, folder="home"}}': "100x120",
+    f"grete_http_certificate_seconds{{{AT}}}": "900000x120",
     f"grete_barriers_started_total{{{AT}}}": "1x120",
     f"grete_barriers_timed_out_total{{{AT}}}": "1x120",
     f"grete_quarantined_records{{{AT}}}": "0x120",
@@ -55,6 +56,7 @@ CAUSES = {
     "GreteDeadLetters": {"grete_dead_letters_total": "7x110 8x10"},
     "GreteContainerWasFenced": {"grete_container_exits": "0x108 1x12"},
     "GreteDiskNearlyFull": {"grete_disk_free_bytes": "40x90 9x30"},
+    "GreteCertificateEnds": {"grete_http_certificate_seconds": "606000-60x120"},
     "GreteRebalancesAgainAndAgain": {"grete_barriers_started_total": "1x90 2+1x30"},
     "GreteContainerWasCutOff": {"grete_barriers_timed_out_total": "0x100 1x20"},
     "GreteUnknownRecords": {"grete_quarantined_records": "0x90 2x30"},
@@ -165,6 +167,8 @@ def test_what_happens_to_a_real_job_fires_the_alerts_that_say_so(
     job: tuple[subprocess.Popen[bytes], int], prometheus: str, home: Path
 ) -> None:
     eventually(lambda: scraped(prometheus, "grete_job_healthy") == ["1"], "it is scraped")
+    [left_s] = scraped(prometheus, "grete_http_certificate_seconds")
+    assert 3640 < float(left_s) / 86400 < 3651
     eventually(lambda: scraped(prometheus, "grete_dead_letters_total") == ["0"], "its containers are scraped")
     assert firing(prometheus) == set()
     append(home, "odd")

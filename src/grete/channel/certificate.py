@@ -58,6 +58,17 @@ class CertificateFiles:
         return cls(folder / "http-certificate.pem", folder / "http-certificate-key.pem")
 
 
+def ends_at(certificate: Path) -> datetime:
+    """When the first certificate of a file ends.
+
+    Raises:
+        MissingExtra: `cryptography` is not installed.
+        OSError, ValueError: it cannot be read.
+    """
+    found: datetime = _library()[0].load_pem_x509_certificate(certificate.read_bytes()).not_valid_after_utc
+    return found
+
+
 def own_certificate(folder: Path, names: Sequence[str]) -> CertificateFiles:
     """The certificate of a job for these names and addresses, from its folder, where clients may take it to trust it.
 

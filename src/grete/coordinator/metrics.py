@@ -48,6 +48,8 @@ class MetricFacts:
     exits: Iterable[str] = field(default=())
     disks: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     processors: int = 0
+    certificate_s: float | None = None
+    """Until the certificate for other machines ends; None where there is none, or nobody can say."""
 
 
 def job_metrics(facts: MetricFacts) -> Iterator[Family]:
@@ -124,6 +126,12 @@ def _coordinator(facts: MetricFacts) -> Iterator[Family]:
         free.add(free_bytes, folder=folder)
         size.add(size_bytes, folder=folder)
     yield from (free, size)
+    certificate = Family(
+        "grete_http_certificate_seconds", gauge, "Seconds until the certificate for other machines ends."
+    )
+    if facts.certificate_s is not None:
+        certificate.add(facts.certificate_s)
+    yield certificate
 
 
 def _barriers(barriers: Barriers) -> Iterator[Family]:

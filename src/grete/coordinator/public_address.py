@@ -5,8 +5,10 @@ from __future__ import annotations
 import socket
 from contextlib import suppress
 from ipaddress import ip_address
+from pathlib import Path
 from typing import NamedTuple, Self
 
+from grete.channel.certificate import CertificateFiles
 from grete.config.settings.coordinator import CoordinatorSettings, is_loopback
 
 _ELSEWHERE = ("192.0.2.1", 9)
@@ -42,6 +44,14 @@ class PublicAddress(NamedTuple):
     def hosts(self) -> frozenset[str]:
         """The names, as a request's Host has them, and the machine's address, by which probes come."""
         return frozenset(map(_in_url, (*self.names, *_own_address())))
+
+
+def certificate_of(settings: CoordinatorSettings, folder: Path) -> CertificateFiles:
+    """The files of the configuration, else those that are made in the job's folder."""
+    certificate = settings.http_certificate
+    if certificate is None:
+        return CertificateFiles.of(folder)
+    return CertificateFiles(Path(certificate), Path(settings.http_certificate_key or certificate))
 
 
 def _in_url(name: str) -> str:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
+from grete.channel.certificate import ends_at
 from grete.checkpoint.lag import JobLag, active_tasks
 from grete.checkpoint.task_commit import read_commits
 from grete.clock import Clock, SystemClock
@@ -18,10 +19,11 @@ from grete.coordinator.lag import RecentLag, job_lag
 from grete.coordinator.metadata_manager import MetadataMetrics
 from grete.coordinator.metrics import MetricFacts, job_metrics
 from grete.coordinator.monitors.watch import Monitors
+from grete.coordinator.public_address import PublicAddress, certificate_of
 from grete.coordinator.renewal import Renewal, RenewalFigures
 from grete.coordinator.request_writer import RequestWriter
 from grete.environment import grete_home
-from grete.errors import GreteError
+from grete.errors import GreteError, MissingExtra
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.history import History
 from grete.metadata.quarantine import SHOWN
@@ -180,6 +182,19 @@ class View:
                 found[name] = usage.free, usage.total
         return found
 
+    def _certificate_s(self) -> float | None:
+        if not self.containers.is_ready():
+            return None
+        settings = self.containers.serving()[0]
+        if PublicAddress.of(settings.coordinator) is None:
+            return None
+        folder = settings.job.state_directory(self._job, self._home)
+        try:
+            end = ends_at(certificate_of(settings.coordinator, folder).certificate)
+        except (OSError, ValueError, MissingExtra):  # the server goes on with the one before, and says so
+            return None
+        return end.timestamp() - self._clock.wall_ms() / 1000
+
     def metrics(self) -> str:
         """See CoordinatorView."""
         rows = History(self._stream).rows()
@@ -198,6 +213,7 @@ class View:
             events=[row.event for row in rows],
             exits=[row.details.get("meaning", "") for row in rows if row.event == "container-exited"],
             disks=self._disks(),
+            certificate_s=self._certificate_s(),
             processors=0 if self.containers.loop is None else len(self.containers.loop.room),
         )
         return prometheus_text.encode(job_metrics(facts))

@@ -125,6 +125,13 @@ def alerts(scrape_job: str = "grete") -> list[Alert]:
             "The disk with the job's stores and logs has less than a tenth left.",
         ),
         Alert(
+            "GreteCertificateEnds",
+            "grete_http_certificate_seconds < 7 * 86400",
+            "10m",
+            TICKET,
+            "The certificate by which other machines reach the job ends within a week.",
+        ),
+        Alert(
             "GreteRebalancesAgainAndAgain",
             "increase(grete_barriers_started_total[1h]) > 6",
             "0m",

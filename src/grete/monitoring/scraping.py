@@ -9,8 +9,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from grete.channel.certificate import CertificateFiles
-from grete.coordinator.public_address import PublicAddress
+from grete.coordinator.public_address import PublicAddress, certificate_of
 from grete.model.ids import JobId
 from grete.operations.job_handle import JobHandle
 from grete.server.rights import TokenFiles
@@ -36,11 +35,8 @@ def target_of(handle: JobHandle) -> Target | None:
     token = TokenFiles.of(handle.state_directory).metrics
     public = PublicAddress.of(coordinator)
     if public is not None:
-        own = (
-            ""
-            if coordinator.http_certificate
-            else str(CertificateFiles.of(handle.state_directory).certificate)
-        )
+        files = certificate_of(coordinator, handle.state_directory)
+        own = "" if coordinator.http_certificate else str(files.certificate)
         return Target(handle.job, public.location, token, is_fixed=True, authority=own)
     if coordinator.http_port:
         host = coordinator.http_host

@@ -16,7 +16,7 @@ from grete.channel.certificate import CertificateFiles, own_certificate
 from grete.channel.relay import Relay
 from grete.config.key_tables import job
 from grete.config.settings.coordinator import CoordinatorSettings
-from grete.coordinator.public_address import PublicAddress
+from grete.coordinator.public_address import PublicAddress, certificate_of
 from grete.errors import ConfigError
 
 _log = logging.getLogger("grete.coordinator")
@@ -32,10 +32,9 @@ def certificate_files(
         MissingExtra: one has to be made, and `cryptography` is not installed.
         OSError: the folder cannot be written.
     """
-    certificate = settings.http_certificate
-    if certificate is None:
+    if settings.http_certificate is None:
         return own_certificate(folder, names)
-    return CertificateFiles(Path(certificate), Path(settings.http_certificate_key or certificate))
+    return certificate_of(settings, folder)
 
 
 class ServerTls:

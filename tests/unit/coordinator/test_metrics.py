@@ -105,6 +105,7 @@ def test_what_the_loop_containers_and_checkpoints_know_is_exported() -> None:
         events=["a", "a"],
         exits=["killed", "fenced", "killed"],
         disks={"home": (10, 100)},
+        certificate_s=86_400.0,
         processors=2,
         lease=RenewalFigures(renewals=7, failures=2, left_s=3.5),
     )
@@ -134,6 +135,7 @@ def test_what_the_loop_containers_and_checkpoints_know_is_exported() -> None:
         ("grete_container_exits", (("meaning", "fenced"),)): 1,
         ("grete_disk_free_bytes", (("folder", "home"),)): 10,
         ("grete_disk_size_bytes", (("folder", "home"),)): 100,
+        ("grete_http_certificate_seconds", ()): 86_400,
         ("grete_process_envelopes_total", zero): 400,
         ("grete_process_envelopes_per_second", zero): 50,
         ("grete_batch_id", zero): 4,
