@@ -29,16 +29,22 @@ def with_template(pod: dict[str, Any], spark: SparkSettings) -> dict[str, Any]:
     file = spark.pod_template
     if file is None:
         return pod
-    template = _read(file)
-    given = template.get("spec") or {}
-    [container], name = pod["spec"]["containers"], spark.pod_template_container
-    theirs = list(given.get("containers") or [])
+    try:
+        return _over_pod(_read(file), pod, spark.pod_template_container)
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise ConfigError(f"spark.kubernetes.driver.podTemplateFile={file}: {error}") from error
+
+
+def _over_pod(template: dict[str, Any], pod: dict[str, Any], name: str | None) -> dict[str, Any]:
+    given = _object(template.get("spec"), "spec")
+    [container] = pod["spec"]["containers"]
+    theirs = _objects(given.get("containers"), "containers")
     places = [number for number, one in enumerate(theirs) if name in (None, one.get("name"))]
     if theirs and not places:
-        raise ConfigError(f"{file}: no container has the name {name!r}")
+        raise ValueError(f"no container has the name {name!r}")
     base = theirs.pop(places[0]) if places else {}
     spec = {**_over(given, pod["spec"]), "containers": [_over(base, container), *theirs]}
-    return {"metadata": _over(template.get("metadata") or {}, pod["metadata"]), "spec": spec}
+    return {"metadata": _over(_object(template.get("metadata"), "metadata"), pod["metadata"]), "spec": spec}
 
 
 def _over(base: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
@@ -46,20 +52,31 @@ def _over(base: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
     made = {**base, **ours}
     for key in base.keys() & ours.keys():
         if key == "securityContext":
-            made[key] = base[key]
+            made[key] = _object(base[key], key)
         elif key in _LISTS:
             known = {one["name"] for one in ours[key]}
-            made[key] = [*ours[key], *(one for one in base[key] if one.get("name") not in known)]
+            more = [one for one in _objects(base[key], key) if one.get("name") not in known]
+            made[key] = [*ours[key], *more]
         elif isinstance(ours[key], dict):
-            made[key] = _over(base[key], ours[key])
+            made[key] = _over(_object(base[key], key), ours[key])
     return made
 
 
 def _read(file: Path) -> dict[str, Any]:
-    try:
-        found = yaml.safe_load(file.read_text("utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise ConfigError(f"spark.kubernetes.driver.podTemplateFile={file}: {error}") from error
+    found = yaml.safe_load(file.read_text("utf-8"))
     if not isinstance(found, dict) or found.get("kind", "Pod") != "Pod":
-        raise ConfigError(f"spark.kubernetes.driver.podTemplateFile={file}: it is not the YAML of one Pod")
+        raise ValueError("it is not the YAML of one Pod")
     return found
+
+
+def _object(found: Any, name: str) -> dict[str, Any]:
+    """What stands there, nothing where it is empty; what else a pod has, the API server judges."""
+    if not isinstance(found, dict | None):
+        raise ValueError(f"{name} is no object")
+    return found or {}
+
+
+def _objects(found: Any, name: str) -> list[dict[str, Any]]:
+    if not isinstance(found, list | None):
+        raise ValueError(f"{name} is no list")
+    return [_object(one, f"an element of {name}") for one in found or []]

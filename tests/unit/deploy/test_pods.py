@@ -110,6 +110,15 @@ def test_a_template_adds_to_the_pod_and_takes_nothing_from_it(home: Path, tmp_pa
     assert f"{key}File" not in shipped, "a file of the machine that deploys"
 
 
+def test_an_empty_template_changes_nothing(home: Path, tmp_path: Path) -> None:
+    file = tmp_path / "pod.yml"
+    file.write_text("kind: Pod\nspec:\n  volumes:\n  containers:\nmetadata:\n")
+    with_one = pod_of(planned(home, **{"spark.kubernetes.driver.podTemplateFile": str(file)}))["spec"]
+    without = pod_of(planned(home))["spec"]
+    assert set(with_one) == set(without)
+    assert with_one["securityContext"] == without["securityContext"]
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -118,6 +127,12 @@ def test_a_template_adds_to_the_pod_and_takes_nothing_from_it(home: Path, tmp_pa
         ("- 1", "is not the YAML of one Pod"),
         ("kind: Deployment", "is not the YAML of one Pod"),
         ("spec: {containers: [{name: other}]}", "no container has the name 'main'"),
+        ("spec: 5", "spec is no object"),
+        ("spec: {containers: main}", "containers is no list"),
+        ("spec: {containers: [main]}", "an element of containers is no object"),
+        ("spec: {volumes: [home]}", "an element of volumes is no object"),
+        ("metadata: {labels: [a]}", "labels is no object"),
+        ("spec: {containers: [{name: main, resources: 5}]}", "resources is no object"),
     ],
 )
 def test_a_template_that_is_no_pod_is_named(
