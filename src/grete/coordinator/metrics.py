@@ -62,6 +62,17 @@ def job_metrics(facts: MetricFacts) -> Iterator[Family]:
     yield from reported_metrics(facts.job, facts.progress)
 
 
+def in_few_series(families: Iterable[Family]) -> Iterator[Family]:
+    """Without the samples of each partition and task: what is left does not grow with the job."""
+    for family in families:
+        samples = [
+            (labels, value)
+            for labels, value in family.samples
+            if not labels.get("task") and "partition" not in labels
+        ]
+        yield Family(family.name, family.kind, family.help, samples)
+
+
 def _metadata(metrics: MetadataMetrics) -> Iterator[Family]:
     for name, text in _METADATA_HELP.items():
         kind = "counter" if name == "applicationAttemptCount" else "gauge"

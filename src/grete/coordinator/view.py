@@ -17,7 +17,7 @@ from grete.coordinator.container_service import ContainerService
 from grete.coordinator.health import JobHealth, standing
 from grete.coordinator.lag import RecentLag, job_lag
 from grete.coordinator.metadata_manager import MetadataMetrics
-from grete.coordinator.metrics import MetricFacts, job_metrics
+from grete.coordinator.metrics import MetricFacts, in_few_series, job_metrics
 from grete.coordinator.monitors.watch import Monitors
 from grete.coordinator.public_address import PublicAddress, certificate_of
 from grete.coordinator.renewal import Renewal, RenewalFigures
@@ -195,7 +195,7 @@ class View:
             return None
         return end.timestamp() - self._clock.wall_ms() / 1000
 
-    def metrics(self) -> str:
+    def metrics(self, *, each_partition: bool = True) -> str:
         """See CoordinatorView."""
         rows = History(self._stream).rows()
         facts = MetricFacts(
@@ -216,4 +216,5 @@ class View:
             certificate_s=self._certificate_s(),
             processors=0 if self.containers.loop is None else len(self.containers.loop.room),
         )
-        return prometheus_text.encode(job_metrics(facts))
+        families = job_metrics(facts)
+        return prometheus_text.encode(families if each_partition else in_few_series(families))

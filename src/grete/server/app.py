@@ -102,7 +102,7 @@ class CoordinatorView(Protocol):
     def lag(self) -> dict[str, Any]:
         """`JobLag.document()`, measured a moment ago at most."""
 
-    def metrics(self) -> str:
+    def metrics(self, *, each_partition: bool = True) -> str:
         """Prometheus text."""
 
     def not_ready(self) -> str:
@@ -205,8 +205,12 @@ class _Routes:
 
         return endpoint
 
-    async def metrics(self, _: Request) -> Response:
-        return Response(await run_in_threadpool(self._view.metrics), media_type=CONTENT_TYPE)
+    async def metrics(self, request: Request) -> Response:
+        asked = request.query_params.get("partitions", "true")
+        if asked not in ("true", "false"):
+            return _error(400, f"partitions={asked!r} is neither true nor false")
+        text = await run_in_threadpool(self._view.metrics, each_partition=asked == "true")
+        return Response(text, media_type=CONTENT_TYPE)
 
     async def openapi(self, request: Request) -> Response:
         return _json(openapi.document(request.app.routes))

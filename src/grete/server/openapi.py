@@ -35,6 +35,12 @@ _CONTAINER_ID = {
     "schema": _TEXT,
     "description": "the container",
 }
+_EACH_PARTITION = {
+    "name": "partitions",
+    "in": "query",
+    "schema": {"type": "string", "enum": ["true", "false"], "default": "true"},
+    "description": "false leaves out what is by partition or task",
+}
 _HELD = "what it is commanded to do; held while that is `known` to it, for half a second at most"
 _ETAG = {"ETag": {"schema": _TEXT, "description": "for If-None-Match, which answers 304"}}
 
@@ -177,7 +183,11 @@ _PATHS: dict[str, Any] = {
     "/api/v1/checkpoints": _get("Last processed offsets", "Checkpoints"),
     "/api/v1/lag": _get("Messages not processed yet, by task, by partition, in all", "Lag"),
     "/api/v1/openapi.json": _get("This document", "OpenApi"),
-    "/metrics": _text("Metrics for Prometheus"),
+    "/metrics": _text(
+        "Metrics for Prometheus",
+        parameters=[_EACH_PARTITION],
+        responses=_refused(400, "neither true nor false"),
+    ),
     "/healthz": _text("Whether the process lives; needs no token"),
     "/readyz": _text(
         "Whether containers can be served",

@@ -189,6 +189,14 @@ def test_a_coordinator_measures_lag_from_checkpoints_and_streams(view: View) -> 
     assert samples["grete_history_events", (("event", "deployment"),)] == 1
 
 
+def test_few_series_have_the_sums_and_nothing_of_a_partition_or_a_task(view: View) -> None:
+    whole, few = parse(view.metrics()), parse(view.metrics(each_partition=False))
+    assert few["grete_lag_messages", ()] == 8
+    assert {name for name, _ in whole} - {name for name, _ in few} >= {"grete_messages_behind_high_watermark"}
+    assert not [labels for _, labels in few if dict(labels).get("task") or "partition" in dict(labels)]
+    assert len(few) < len(whole)
+
+
 def test_a_job_model_is_encoded_once_and_again_when_it_changes(view: View) -> None:
     first = view.job_model_document()
     assert view.job_model_document() is first

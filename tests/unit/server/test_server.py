@@ -89,7 +89,7 @@ class View:
     def lag(self) -> dict[str, Any]:
         return {"total": 0, "tasks": {}, "partitions": [], "missing": []}
 
-    def metrics(self) -> str:
+    def metrics(self, *, each_partition: bool = True) -> str:
         return "x 1\n"
 
     def not_ready(self) -> str:
@@ -344,7 +344,7 @@ def large_answer(
     asked: list[bool] = []
 
     class Large(View):
-        def metrics(self) -> str:
+        def metrics(self, *, each_partition: bool = True) -> str:
             asked.append(True)
             return "x" * LARGE
 

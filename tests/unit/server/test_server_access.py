@@ -87,7 +87,7 @@ class View:
     def lag(self) -> dict[str, Any]:
         return {"total": None, "tasks": {}, "partitions": [], "missing": []}
 
-    def metrics(self) -> str:
+    def metrics(self, *, each_partition: bool = True) -> str:
         return ""
 
     def not_ready(self) -> str:
@@ -348,8 +348,19 @@ def test_the_documents_security_is_that_of_the_route() -> None:
 def test_the_document_names_every_parameter_of_a_path() -> None:
     for path, methods in PATHS.items():
         for operation in methods.values():
-            named = [parameter["name"] for parameter in operation.get("parameters", [])]
+            of_path = [one for one in operation.get("parameters", []) if one["in"] == "path"]
+            named = [parameter["name"] for parameter in of_path]
             assert named == re.findall(r"{(\w+)}", path)
+
+
+def test_metrics_are_asked_for_with_and_without_partitions_and_with_nothing_else(client: TestClient) -> None:
+    asked = {query: client.get(f"/metrics{query}", headers=GOOD) for query in ("", "?partitions=false")}
+    assert {answer.status_code for answer in asked.values()} == {200}
+    wrong = client.get("/metrics?partitions=none", headers=GOOD)
+    assert (wrong.status_code, wrong.json()["message"]) == (
+        400,
+        "partitions='none' is neither true nor false",
+    )
 
 
 def test_only_a_container_speaks_for_itself(client: TestClient) -> None:
