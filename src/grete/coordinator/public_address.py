@@ -23,12 +23,12 @@ class PublicAddress(NamedTuple):
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, settings: CoordinatorSettings) -> Self | None:
-        """That of the configuration; None where only this machine reaches it."""
+    def of(cls, settings: CoordinatorSettings, machine: str | None = None) -> Self | None:
+        """That of the configuration, on this machine or the one of that name; None where only its own reaches it."""
         host = settings.http_host
         if is_loopback(host):
             return None
-        return cls(host, settings.http_port, settings.http_names or _names_of_machine(host))
+        return cls(host, settings.http_port, settings.http_names or _names_of_machine(host, machine))
 
     @property
     def url(self) -> str:
@@ -58,12 +58,14 @@ def _in_url(name: str) -> str:
     return f"[{name}]" if ":" in name else name
 
 
-def _names_of_machine(host: str) -> tuple[str, ...]:
+def _names_of_machine(host: str, machine: str | None) -> tuple[str, ...]:
     """The address that is listened at, where it is one and not all of them, and what the machine calls itself."""
+    own = socket.gethostname()
+    named = machine or own
     with suppress(ValueError):
         if ip_address(host).is_unspecified:
-            return (socket.gethostname(), *_own_address())
-    return tuple(dict.fromkeys((host, socket.gethostname())))
+            return (named, *(_own_address() if named == own else ()))
+    return tuple(dict.fromkeys((host, named)))
 
 
 def _own_address() -> tuple[str, ...]:

@@ -33,8 +33,10 @@ def target_of(handle: JobHandle) -> Target | None:
     """Where the job answers, or will by its configuration; None where nobody knows."""
     coordinator, state = handle.settings.coordinator, handle.state()
     token = TokenFiles.of(handle.state_directory).metrics
-    public = PublicAddress.of(coordinator)
-    if public is not None:
+    if PublicAddress.of(coordinator) is not None:
+        holder = handle.election.holder()
+        public = PublicAddress.of(coordinator, None if holder is None else holder.host)
+        assert public is not None, "it is so on every machine"
         files = certificate_of(coordinator, handle.state_directory)
         own = "" if coordinator.http_certificate else str(files.certificate)
         return Target(handle.job, public.location, token, is_fixed=True, authority=own)

@@ -127,7 +127,7 @@ def standing_row(handle: JobHandle) -> dict[str, Any]:
         state.message if state else "",
     ]
     quarantined = handle.quarantined()
-    public = PublicAddress.of(handle.settings.coordinator) if running else None
+    public = None if holder is None else PublicAddress.of(handle.settings.coordinator, holder.host)
     return {
         "job": handle.job.shown,
         "state": recorded,

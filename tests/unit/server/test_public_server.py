@@ -190,3 +190,12 @@ def test_a_scraper_shows_the_token_that_the_configuration_refers_to(
     tokens = write_tokens(TokenFiles.of(tmp_path), needs_read=True, metrics=given)
     assert tokens.metrics == TokenFiles.of(tmp_path).metrics.read_text() == "a-token-of-the-scrapers-own"
     assert tokens.right(b"a-token-of-the-scrapers-own") is Right.METRICS
+
+
+def test_a_job_of_another_machine_is_reached_by_that_ones_name() -> None:
+    every = Settings.of({"job.http.port": "8443", "job.http.host": "0.0.0.0"}).coordinator  # noqa: S104
+    one = Settings.of({"job.http.port": "8443", "job.http.host": "192.0.2.7"}).coordinator
+    found = PublicAddress.of(every, "elsewhere"), PublicAddress.of(one, "elsewhere")
+    assert [address and address.names for address in found] == [("elsewhere",), ("192.0.2.7", "elsewhere")]
+    here = PublicAddress.of(every, socket.gethostname())
+    assert here == PublicAddress.of(every)
