@@ -23,6 +23,8 @@ RUN = "GRETE_TEST_RUN"
 CURRENT_TEST = "PYTEST_CURRENT_TEST"
 """pytest's own: the test during which a process was started."""
 _LOOK_EVERY_S = 0.05
+_LOOKS, _LOOK_AGAIN_S = 10, 0.002
+_OF_THE_KERNEL = 0x0020_0000
 _DUMP_S = 20
 _LONGEST_DUMP = 8_000
 _JVMS = {"Spark": "deploy.SparkSubmit", "brokers": "kafka.Kafka", "real Samza": "samza"}
@@ -52,10 +54,10 @@ def of_run(run: str) -> list[RunProcess]:
 
 def _read(pid: int, run: str) -> RunProcess | None:
     try:
-        environment = Path(f"/proc/{pid}/environ").read_bytes()
+        environment = _environment(pid)
         if f"{RUN}={run}\0".encode() not in environment + b"\0":
             return None
-        state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
+        state, parent = _stat(pid)[:2]
         command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:  # ended meanwhile, or another user's
         return None
@@ -64,6 +66,25 @@ def _read(pid: int, run: str) -> RunProcess | None:
     named = [word for word in environment.split(b"\0") if word.startswith(f"{CURRENT_TEST}=".encode())]
     test = named[0].decode(errors="replace").partition("=")[2].rpartition(" ")[0] if named else ""
     return RunProcess(pid, int(parent), command.strip(), test)
+
+
+def _environment(pid: int) -> bytes:
+    """What it was started with. A program that has only just begun has none for a moment, though who started it goes
+    on already: a test that left a process was seen to leave nothing.
+    """
+    for _ in range(_LOOKS):
+        if environment := Path(f"/proc/{pid}/environ").read_bytes():
+            return environment
+        state, _, *rest = _stat(pid)
+        if state == "Z" or int(rest[4]) & _OF_THE_KERNEL:
+            break
+        time.sleep(_LOOK_AGAIN_S)
+    return b""
+
+
+def _stat(pid: int) -> list[str]:
+    """State, parent, group, session, terminal, its group, flags, and so on."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
 class JvmCount:
@@ -106,7 +127,7 @@ def _test_of(process: RunProcess, processes: Mapping[int, RunProcess]) -> str:
 
 def _processor_s(pid: int) -> float:
     try:
-        user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+        user, system = _stat(pid)[11:13]
     except OSError:  # ended meanwhile
         return 0.0
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
@@ -126,7 +147,7 @@ def end(processes: Iterable[RunProcess], *, within_s: float = 10.0) -> None:
 
 def _lives(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return _stat(pid)[0] != "Z"
     except OSError:
         return False
 
