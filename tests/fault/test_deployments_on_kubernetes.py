@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tests.unit.deploy.test_pods import TEMPLATE
 
 from grete.assembly.submission import RunOptions
@@ -24,6 +25,7 @@ from grete_workbench.kube_apiserver import KubeApiServer
 
 pytestmark = pytest.mark.fault
 MANAGER = Kubernetes()
+EXECUTORS = Path(__file__).parents[2] / "packaging" / "image" / "executor.yml"
 _HOLDS = "grete.test/holds"
 SECRET = "wonder-4f1c-land"  # noqa: S105 - of this test alone
 Make = Callable[..., Deployment]
@@ -84,6 +86,11 @@ def test_a_pod_is_let_into_a_namespace_that_takes_restricted_ones_alone(
     pod["metadata"]["name"] = "tried"
     path = f"/api/v1/namespaces/{namespace}/pods?dryRun=All"
     assert kubernetes.call("POST", path, pod)["metadata"]["name"] == "tried"
+    template = yaml.safe_load(EXECUTORS.read_text())
+    [executor] = template["spec"]["containers"]
+    executor["image"] = "registry.example/flights:1"  # which Spark adds
+    template["spec"]["serviceAccountName"] = deployment.name  # nobody makes the default one here
+    assert kubernetes.call("POST", path, {**template, "metadata": {"name": "executor"}})
     del pod["spec"]["securityContext"]
     with pytest.raises(ServerFailed, match="violates PodSecurity"):
         kubernetes.call("POST", path, pod)

@@ -30,6 +30,8 @@ from grete.testing.waiting import patient, reaches
 from grete_workbench.kube_apiserver import KubeApiServer
 from grete_workbench.yarn import YarnCluster
 
+EXECUTORS = Path(__file__).parents[2] / "packaging" / "image" / "executor.yml"
+"""The template of the image, which executors' pods are made by."""
 SPARK_HOME = Path(pyspark.__file__).parent
 TELLING = """
 import json
@@ -293,15 +295,20 @@ def job_on_kubernetes(
     monkeypatch: pytest.MonkeyPatch,
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[DeployedJob]:
-    """A job that is to be deployed on Kubernetes, in a namespace and on a node of its own."""
+    """A job that is to be deployed on Kubernetes, in a namespace and on a node of its own.
+
+    The namespace takes pods of the restricted standard alone, drivers and executors.
+    """
     namespace = f"jobs-{uuid.uuid4().hex[:8]}"
-    server.call("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    server.call("POST", "/api/v1/namespaces", {"metadata": {"name": namespace, "labels": labels}})
     monkeypatch.setenv("GRETE_HOME", str(directory / "home"))
     monkeypatch.setenv(BROKERS, kafka.bootstrap)
     of_kubernetes = {
         "spark.master": f"k8s://https://127.0.0.1:{server.nodes[0].port}",
         "spark.kubernetes.namespace": namespace,
         "spark.kubernetes.container.image": "grete:tests",
+        "spark.kubernetes.executor.podTemplateFile": str(EXECUTORS),
         "job.coordinator.kubernetes.kubeconfig": str(server.admin),
         "spark.executor.instances": "1",
         "spark.executor.cores": "2",
