@@ -58,11 +58,12 @@ def replace_file(
         temporary.unlink(missing_ok=True)
         raise
     if is_durable:
-        _sync_folder(path.parent)
+        sync_directory(path.parent)
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
+def sync_directory(directory: Path) -> None:
+    """Make the names in a directory durable: a new file's content without its name is no file."""
+    descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -10,7 +10,7 @@ from typing import ClassVar
 from grete.channel.address import ChannelAddress
 from grete.channel.certificate import Identity
 from grete.channel.relay import Relay
-from grete.channel.tls import NONCE_BYTES, PROOF_BYTES, Proofs
+from grete.channel.tls import NONCE_BYTES, PROOF_BYTES, Proofs, host_in_url
 from grete.errors import ConfigError
 
 _log = logging.getLogger("grete.coordinator")
@@ -52,7 +52,7 @@ class KeyedRelay(Relay):
             MissingExtra, OSError: see `Identity.create`.
         """
         port = listening.getsockname()[1]
-        self.channel = ChannelAddress(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", token)
+        self.channel = ChannelAddress(f"{host_in_url(host)}:{port}", token)
         self._identity = Identity.create()
         super().__init__(listening, server, lambda: self._identity.context)
 

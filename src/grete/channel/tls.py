@@ -53,6 +53,11 @@ def connect(address: tuple[str, int], ends: Ends, patience_s: float = CONNECT_S)
     return connection
 
 
+def host_in_url(host: str) -> str:
+    """The host as it stands before a port: an IPv6 address in brackets."""
+    return f"[{host}]" if ":" in host else host
+
+
 def send_at_once(connection: socket.socket) -> None:
     """Let the pieces of the proof not wait for one another's acknowledgement, for 40 ms."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

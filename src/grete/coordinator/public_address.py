@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from grete.channel.certificate import CertificateFiles
-from grete.config.settings.coordinator import CoordinatorSettings, is_loopback
+from grete.channel.tls import host_in_url
+from grete.config.settings.coordinator import CoordinatorSettings
 
 _ELSEWHERE = ("192.0.2.1", 9)
 """An address of nobody's: what is sent there would leave by the way that others come. Nothing is sent."""
@@ -25,9 +26,9 @@ class PublicAddress(NamedTuple):
     @classmethod
     def of(cls, settings: CoordinatorSettings, machine: str | None = None) -> Self | None:
         """That of the configuration, on this machine or the one of that name; None where only its own reaches it."""
-        host = settings.http_host
-        if is_loopback(host):
+        if not settings.is_public:
             return None
+        host = settings.http_host
         return cls(host, settings.http_port, settings.http_names or _names_of_machine(host, machine))
 
     @property
@@ -38,12 +39,12 @@ class PublicAddress(NamedTuple):
     @property
     def location(self) -> str:
         """Name and port, as a URL has them."""
-        return f"{_in_url(self.names[0])}:{self.port}"
+        return f"{host_in_url(self.names[0])}:{self.port}"
 
     @property
     def hosts(self) -> frozenset[str]:
         """The names, as a request's Host has them, and the machine's address, by which probes come."""
-        return frozenset(map(_in_url, (*self.names, *_own_address())))
+        return frozenset(map(host_in_url, (*self.names, *_own_address())))
 
 
 def certificate_of(settings: CoordinatorSettings, folder: Path) -> CertificateFiles:
@@ -52,10 +53,6 @@ def certificate_of(settings: CoordinatorSettings, folder: Path) -> CertificateFi
     if certificate is None:
         return CertificateFiles.of(folder)
     return CertificateFiles(Path(certificate), Path(settings.http_certificate_key or certificate))
-
-
-def _in_url(name: str) -> str:
-    return f"[{name}]" if ":" in name else name
 
 
 def _names_of_machine(host: str, machine: str | None) -> tuple[str, ...]:

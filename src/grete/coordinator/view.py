@@ -19,7 +19,7 @@ from grete.coordinator.lag import RecentLag, job_lag
 from grete.coordinator.metadata_manager import MetadataMetrics
 from grete.coordinator.metrics import MetricFacts, in_few_series, job_metrics
 from grete.coordinator.monitors.watch import Monitors
-from grete.coordinator.public_address import PublicAddress, certificate_of
+from grete.coordinator.public_address import certificate_of
 from grete.coordinator.renewal import Renewal, RenewalFigures
 from grete.coordinator.request_writer import RequestWriter
 from grete.environment import grete_home
@@ -186,7 +186,7 @@ class View:
         if not self.containers.is_ready():
             return None
         settings = self.containers.serving()[0]
-        if PublicAddress.of(settings.coordinator) is None:
+        if not settings.coordinator.is_public:
             return None
         folder = settings.job.state_directory(self._job, self._home)
         try:

@@ -18,7 +18,6 @@ from grete.config.key_tables.job import HTTP_NAMES
 from grete.config.key_tables.kubernetes import CONTEXT, KUBECONFIG, NAMESPACE
 from grete.config.properties import format_properties
 from grete.config.settings import Settings
-from grete.config.settings.coordinator import is_loopback
 from grete.config.settings.job import JobSettings
 from grete.deploy.deployment import Deployment
 from grete.deploy.launch_variables import launch_variables
@@ -150,7 +149,7 @@ def _stateful_set(deployment: Deployment, namespace: str) -> Manifest:
 def _public(deployment: Deployment) -> int | None:
     """The port at which other pods reach the coordinator over TLS, None where they do not."""
     settings = deployment.settings.coordinator
-    return None if is_loopback(settings.http_host) else settings.http_port
+    return settings.http_port if settings.is_public else None
 
 
 def _scraped_at(port: int) -> dict[str, str]:

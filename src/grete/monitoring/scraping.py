@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from grete.channel.tls import host_in_url
 from grete.coordinator.public_address import PublicAddress, certificate_of
 from grete.model.ids import JobId
 from grete.operations.job_handle import JobHandle
@@ -33,7 +34,7 @@ def target_of(handle: JobHandle) -> Target | None:
     """Where the job answers, or will by its configuration; None where nobody knows."""
     coordinator, state = handle.settings.coordinator, handle.state()
     token = TokenFiles.of(handle.state_directory).metrics
-    if PublicAddress.of(coordinator) is not None:
+    if coordinator.is_public:
         holder = handle.election.holder()
         public = PublicAddress.of(coordinator, None if holder is None else holder.host)
         assert public is not None, "it is so on every machine"
@@ -42,8 +43,7 @@ def target_of(handle: JobHandle) -> Target | None:
         return Target(handle.job, public.location, token, is_fixed=True, authority=own)
     if coordinator.http_port:
         host = coordinator.http_host
-        named = f"[{host}]" if ":" in host else host
-        return Target(handle.job, f"{named}:{coordinator.http_port}", token, is_fixed=True)
+        return Target(handle.job, f"{host_in_url(host)}:{coordinator.http_port}", token, is_fixed=True)
     if state is None or not state.url or handle.election.holder() is None:
         return None
     return Target(handle.job, urlsplit(state.url).netloc, token, is_fixed=False)

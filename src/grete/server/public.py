@@ -20,7 +20,6 @@ from grete.coordinator.public_address import PublicAddress, certificate_of
 from grete.errors import ConfigError
 
 _log = logging.getLogger("grete.coordinator")
-_BACKLOG = 128
 
 
 def certificate_files(
@@ -102,7 +101,7 @@ class PublicServer:
 
     def start(self, server: tuple[str, int]) -> None:
         """Begin to pass connections on to it."""
-        self._bound.listen(_BACKLOG)
+        self._bound.listen()
         self._relay = Relay(self._bound, server, self._context)
         self._relay.start()
         _log.info("other machines reach the job at https://%s", self.address.location)

@@ -13,6 +13,7 @@ from pathlib import Path
 import uvicorn
 from starlette.types import ASGIApp
 
+from grete.channel.tls import host_in_url
 from grete.clock import Deadline, SystemClock
 from grete.errors import ConfigError, JobError
 from grete.failpoints import failpoint
@@ -94,7 +95,7 @@ class HttpServer:
         """`build` is given the names of this host by which the application may be asked."""
         host, port = bound.getsockname()[:2]
         self.address = host, port
-        self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        self.url = f"http://{host_in_url(host)}:{port}"
         config = uvicorn.Config(
             build(frozenset({host, "localhost", "127.0.0.1", "[::1]"})),
             http=bounded_protocol(),

@@ -14,10 +14,11 @@ import apsw
 
 from grete.errors import IllegalStateError, InDoubt, LogCorrupted, LogError, LogUnreachable, StorageFull
 from grete.failpoints import failpoint
+from grete.private_files import sync_directory
 from grete.sqlite_file import fences
 from grete.sqlite_file.connection import Connection, FileChanges
 from grete.sqlite_file.errors import translated
-from grete.sqlite_file.machine import check_file, make_directory, sync_directory
+from grete.sqlite_file.machine import check_file, make_directory
 from grete.sqlite_file.mark import Commit, MarkFile
 from grete.sqlite_file.reserve import Reserve
 from grete.sqlite_file.turnstile import Turnstile

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from grete.errors import UnsafeStorage
-from grete.private_files import private_directory
+from grete.private_files import private_directory, sync_directory
 
 FIRST_SAFE_WAL = (3, 51, 3)
 _NETWORK = frozenset(
@@ -72,15 +71,6 @@ def make_directory(directory: Path) -> None:
         private_directory(directory)
     for folder in missing:
         sync_directory(folder.parent)
-
-
-def sync_directory(directory: Path) -> None:
-    """Make the names in a directory durable: a new file's content without its name is no file."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def write_lock_holder(path: Path) -> int | None:

@@ -57,6 +57,11 @@ class CoordinatorSettings(Section):
     http_certificate_key = OptionalSetting(job.HTTP_CERTIFICATE_KEY)
 
     @property
+    def is_public(self) -> bool:
+        """Whether other machines reach the HTTP server."""
+        return not is_loopback(self.http_host)
+
+    @property
     def http_metrics_token(self) -> str | None:
         """The token that scrapers show, resolved; None where one is drawn.
 
