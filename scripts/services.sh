@@ -26,6 +26,7 @@ application_wheels_directory=${GRETE_APPLICATION_WHEELS:-$cache/application-whee
 client_wheels_directory=${GRETE_CLIENT_WHEELS:-$cache/client-wheels}
 kerberos_directory=${GRETE_KERBEROS_MODULE:-$cache/kerberos-1.3.1}
 kube_apiserver_directory=${GRETE_KUBE_APISERVER:-$cache/kube-apiserver-1.34.4}
+otel_collector_directory=${GRETE_OTEL_COLLECTOR:-$cache/otel-collector-0.144.0}
 
 present() { # command, package, what for
   command -v "$1" >/dev/null && return
@@ -215,44 +216,49 @@ kerberos() { # a KDC, and the module of clients, which is compiled: 20 seconds
 }
 
 kube_apiserver() { # Kubernetes' own, built from its Go modules: 5 minutes of a processor and 3 GB, which go again
-  local sources=scripts/kube-apiserver directory=$kube_apiserver_directory version=k8s.io/component-base/version
-  kube_apiserver_present && return
-  if ! go_present; then
-    echo "building the API server of Kubernetes needs Go 1.24 or newer" >&2
+  local version=k8s.io/component-base/version
+  go_program kube-apiserver "$kube_apiserver_directory" "the API server of Kubernetes" \
+    "-X $version.gitVersion=v1.34.4 -X $version.gitMajor=1 -X $version.gitMinor=34"
+}
+
+otel_collector() { # OpenTelemetry's, built from its Go modules: a minute of a processor
+  go_program otel-collector "$otel_collector_directory" "the collector of OpenTelemetry"
+}
+
+go_program() { # builds scripts/NAME into its directory, by what name for people, with flags of the linker
+  local name=$1 directory=$2
+  go_program_present "$name" "$directory" && return
+  if ! go_present "$name"; then
+    echo "building $3 needs Go 1.24 or newer" >&2
     exit 1
   fi
   mkdir -p "${directory%/*}"
   (
     flock 9 # of two at once one would take the other's files away
-    kube_apiserver_present && exit
+    go_program_present "$name" "$directory" && exit
     mkdir -p "$directory.new" # one that was cut off goes on with what it has compiled
-    echo "building the API server of Kubernetes"
+    echo "building $3"
     export GOPATH=$directory.new/go GOCACHE=$directory.new/build CGO_ENABLED=0
     export GOFLAGS="-mod=readonly -modcacherw -buildvcs=false -trimpath"
-    (
-      cd "$sources"
-      nice go build -ldflags "-s -w -X $version.gitVersion=v1.34.4 -X $version.gitMajor=1 -X $version.gitMinor=34" \
-        -o "$directory.new/kube-apiserver" .
-    )
+    (cd "scripts/$name" && nice go build -ldflags "-s -w ${4:-}" -o "$directory.new/$name" .)
     rm -rf "$directory" "$directory.new/go" "$directory.new/build"
-    cp -r "$sources" "$directory.new/sources"
+    cp -r "scripts/$name" "$directory.new/sources"
     mv "$directory.new" "$directory"
   ) 9>"$directory.lock"
 }
 
-kube_apiserver_present() {
-  [ -x "$kube_apiserver_directory/kube-apiserver" ] \
-    && diff -q scripts/kube-apiserver "$kube_apiserver_directory/sources" >/dev/null 2>&1
+go_program_present() {
+  [ -x "$2/$1" ] && diff -q "scripts/$1" "$2/sources" >/dev/null 2>&1
 }
 
-go_present() { # as new as the sources want it; none is fetched
-  command -v go >/dev/null && (cd scripts/kube-apiserver && GOTOOLCHAIN=local go list -m >/dev/null 2>&1)
+go_present() { # as new as the sources of a program want it; none is fetched
+  command -v go >/dev/null && (cd "scripts/$1" && GOTOOLCHAIN=local go list -m >/dev/null 2>&1)
 }
 
 kube_apiserver_with_go() {
-  if kube_apiserver_present; then
+  if go_program_present kube-apiserver "$kube_apiserver_directory"; then
     return
-  elif go_present; then # by itself, so that where its modules cannot be fetched the rest goes on
+  elif go_present kube-apiserver; then # by itself, so that where its modules cannot be fetched the rest goes on
     SERVICES=kube_apiserver bash scripts/services.sh || echo "the tests on the API server of Kubernetes run in make nightly alone" >&2
   else
     echo "without Go 1.24 the tests on the API server of Kubernetes run in make nightly alone" >&2

@@ -24,6 +24,8 @@ EXIT_FILE = "GRETE_EXIT_FILE"
 """Where a container leaves its exit report (`grete.exit_report`)."""
 CONFIGURED = "GRETE_CONFIGURED_VARIABLES"
 """Names with commas between: variables that a container has because its configuration refers to them."""
+TRACE = "GRETE_TRACEPARENT"
+"""The trace of the submission or the fail-over that a container is started for."""
 IN_PROCESS = "GRETE_CONTAINER_IN_PROCESS"
 """`1` for a container that is a thread of its launcher's process."""
 

@@ -56,8 +56,15 @@ _works_for: dict[str, str] = {}
 
 
 def log_as(**fields: str) -> None:
-    """Say in each line, from here on, whom this process works for: `job`, `container`, `tasks`."""
-    _works_for.update(fields)
+    """Say in each line, from here on, whom this process works for: `job`, `container`, `tasks`, `batch`, `trace`.
+
+    An empty one is said no more.
+    """
+    for name, text in fields.items():
+        if text:
+            _works_for[name] = text
+        else:
+            _works_for.pop(name, None)
 
 
 def log_to_stderr(level: int | str) -> None:

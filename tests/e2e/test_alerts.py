@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 import yaml
+from tests.support.otlp_receiver import OtlpReceiver
 from tests.support.visits_job import append, running_visits
 
 from grete.cli.main import main
@@ -110,8 +112,10 @@ def job(home: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """A job that runs, which other machines reach over TLS, and the port of its coordinator."""
     [port] = free_ports(1)
     public = {"job.http.host": "0.0.0.0", "job.http.names": "localhost", "job.http.port": str(port)}  # noqa: S104
-    with running_visits(home, "a visit", **public) as running:
-        yield running, port
+    with OtlpReceiver() as receiver:
+        traced = {"job.traces.endpoint": receiver.endpoint}
+        with running_visits(home, "a visit", **public, **traced) as running:
+            yield running, port
 
 
 @pytest.fixture
@@ -138,6 +142,7 @@ def prometheus(
         f"--config.file={tmp_path / 'prometheus.yml'}",
         f"--storage.tsdb.path={tmp_path / 'series'}",
         f"--web.listen-address=127.0.0.1:{port}",
+        "--enable-feature=exemplar-storage",
     ]
     with (tmp_path / "prometheus.log").open("wb") as log:
         running = subprocess.Popen(command, stdout=log, stderr=log)
@@ -171,6 +176,9 @@ def test_what_happens_to_a_real_job_fires_the_alerts_that_say_so(
     assert 3640 < float(left_s) / 86400 < 3651
     eventually(lambda: scraped(prometheus, "grete_dead_letters_total") == ["0"], "its containers are scraped")
     assert firing(prometheus) == set()
+    span = "start=2020-01-01T00:00:00Z&end=2040-01-01T00:00:00Z"
+    [series] = asked(prometheus, f"query_exemplars?query=grete_commit_seconds_total&{span}")
+    assert re.fullmatch("[0-9a-f]{32}", series["exemplars"][0]["labels"]["trace_id"])
     append(home, "odd")
     eventually(lambda: firing(prometheus) == {"GreteDeadLetters"}, "a message was set aside")
     job[0].kill()

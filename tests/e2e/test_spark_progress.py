@@ -1,4 +1,4 @@
-"""Spark's own figures of a running pipeline, in `grete status` and `/metrics`."""
+"""Spark's own figures of a running pipeline, in `grete status` and `/metrics`, and the traces of its batches."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from tests.support.otlp_receiver import OtlpReceiver
 
 from grete.http_client import read_token
 from grete.testing.waiting import eventually, patient
@@ -19,9 +20,14 @@ pytestmark = pytest.mark.spark
 def test_status_and_metrics_of_a_running_pipeline_have_them(counting_pipelines: tuple[Any, Any]) -> None:
     job, _ = counting_pipelines
     job.fill(500)
-    with subprocess.Popen(
-        job.command("run", "--quiet"), env=job.environment(), stderr=subprocess.DEVNULL
-    ) as running:
+    with (
+        OtlpReceiver() as receiver,
+        subprocess.Popen(
+            [*job.command("run", "--quiet"), "--set", f"job.traces.endpoint={receiver.endpoint}"],
+            env=job.environment(),
+            stderr=subprocess.DEVNULL,
+        ) as running,
+    ):
         try:
             found: dict[str, Any] = {}
 
@@ -43,6 +49,12 @@ def test_status_and_metrics_of_a_running_pipeline_have_them(counting_pipelines: 
             metrics = httpx2.get(f"{found['url']}/metrics", headers={"Authorization": f"Bearer {token}"}).text
             of_query = 'job="counter-1",container="0",task="",group="spark.query"'
             assert f'grete_counter_input_rows_total{{{of_query},name="input-rows"}} 500' in metrics
+            eventually(lambda: receiver.named("commit"), "its batch is traced")
+            [batch] = [one for one in receiver.named("batch") if one.attributes["grete.batch.records"]]
+            assert (batch.process, batch.attributes["grete.batch.records"]) == ("samza-container-0", 500)
+            assert 0 < batch.ended_ms - batch.began_ms < 60_000
+            [start] = receiver.named("start")
+            assert start.parent == receiver.named("submit")[0].id
         finally:
             running.terminate()
             running.wait(patient(60))

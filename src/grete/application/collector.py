@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from grete.application.pipe import Blob, pack_column
 from grete.application.serdes import StreamSerdes, base_of
 from grete.errors import ApplicationError
-from grete.model.streams import Headers
+from grete.model.streams import TRACE_HEADERS, Headers
 
 _NO_PARTITION = -1
 _SETTLE = 1_000
@@ -36,6 +36,13 @@ def _header(name: str, value: bytes | str | None) -> tuple[str, bytes | None]:
             f"header {name!r}: a name is a text, and a value bytes, text or None; got {value!r:.100}"
         )
     return name, value.encode() if isinstance(value, str) else value
+
+
+def _with_trace(headers: Headers | None, of_message: Headers) -> Headers | None:
+    """A record's headers with the trace of the message that it was sent for, unless they name one themselves."""
+    if headers and any(name in TRACE_HEADERS for name, _ in headers):
+        return headers
+    return [*(headers or ()), *(one for one in of_message if one[0] in TRACE_HEADERS)] or None
 
 
 def check_size(value: bytes | None, largest: int, stream: str) -> None:
@@ -168,12 +175,16 @@ class CarriedOutput(GatheredOutput):
 class GatheringCollector(Generic[Output]):
     """Implements `grete.MessageCollector` for one task. Used by one thread."""
 
-    def __init__(self, open_output: Callable[[str], Output]) -> None:
+    def __init__(self, open_output: Callable[[str], Output], *, passes_traces: bool = False) -> None:
+        """With `passes_traces` what is sent for a message goes on with the trace that the message's headers name."""
         self._open = open_output
+        self._passes_traces = passes_traces
         self._outputs: dict[str, Output] = {}
         self._marks: list[tuple[Output, int]] | None = None
         self.is_serializing = False
         self.timestamp_ms = 0
+        self.in_hand: Headers = ()
+        """The headers of the message in hand."""
 
     def send(
         self,
@@ -194,6 +205,8 @@ class GatheringCollector(Generic[Output]):
         key_bytes = output.key_to_bytes(key)
         value = output.message_to_bytes(message)
         kept = encoded(headers) if headers else None
+        if self.in_hand and self._passes_traces:
+            kept = _with_trace(kept, self.in_hand)
         self.is_serializing = False
         if value is not None and len(value) > output.largest:
             check_size(value, output.largest, stream)
@@ -222,7 +235,7 @@ class GatheringCollector(Generic[Output]):
 
     def settle(self) -> None:
         """Between messages, now and then: what was sent is final, and is kept in less memory."""
-        self._marks = None
+        self._marks, self.in_hand = None, ()
         for output in self._outputs.values():
             output.settle(_SETTLE)
 

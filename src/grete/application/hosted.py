@@ -30,7 +30,9 @@ class Hosted(Undoable):
         name, ssps = hello["tasks"][index]
         self.index = index
         self.control = TaskControl()
-        self.collector: CarriedCollector = CarriedCollector(lambda stream: _open_output(worker, stream))
+        self.collector: CarriedCollector = CarriedCollector(
+            lambda stream: _open_output(worker, stream), passes_traces=hello["passes_traces"]
+        )
         self.bases = {store: WorkersStore(worker, index, store) for store in hello["stores"]}
         self.stores: dict[str, TaskStore[WorkersStore]] = {
             store: task_store(self.bases[store], worker.serdes(described), ttl_ms, SystemClock().wall_ms)

@@ -140,7 +140,7 @@ class ApplicationServer:
         aside = []
         for row, (offset, key, value, time_ms, of_row) in enumerate(zip(*columns, headers, strict=False)):
             task.begin_message()
-            task.collector.timestamp_ms = time_ms
+            task.collector.timestamp_ms, task.collector.in_hand = time_ms, of_row
             is_read = False
             try:
                 read = (ssp, str(offset), serdes.key.from_bytes(key), serdes.message.from_bytes(value))

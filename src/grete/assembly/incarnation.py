@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, closing
 from typing import Any
 
+from grete.assembly.coordinator_traces import CoordinatorTraces
 from grete.assembly.inbox import Inbox
 from grete.assembly.stand_by import lead_when_free
 from grete.assembly.stop_signals import Requests
@@ -40,6 +41,7 @@ from grete.coordinator.state import Phase
 from grete.coordinator.view import View
 from grete.diagnostics.observe import observed
 from grete.diagnostics.streams import JOB_COORDINATOR
+from grete.diagnostics.traces import Tracer
 from grete.environment import grete_home
 from grete.errors import ConfigError, GreteError, JobError, LeadershipLost, ProcessingError
 from grete.failpoints import failpoint
@@ -95,6 +97,7 @@ class Incarnation:
         self._clock = SystemClock()
         self._submission = Submission(options, self._home, self._clock, stack)
         self._public: PublicServer | None = None
+        self._began_ms = self._clock.wall_ms()
         self.led: Leadership | None = None
         self.can_be_followed = False
         """Whether containers outlive us and the stream holds all that another incarnation needs."""
@@ -123,6 +126,7 @@ class Incarnation:
             submission.goes_on()
             asked = submission.asked()
             self._bound = self._bind(asked.settings)
+            self._traces = self._open_traces(asked, leadership.epoch)
             submission.old_names.note_new()
             self._planner = Planner(job, self._home, self._stream, self._clock, self._stack)
             ended = self._take_steps(self._coordinator(asked).steps())
@@ -151,7 +155,9 @@ class Incarnation:
             self._planner,
             self._renewal,
             self._clock,
-            Surroundings(self._home, os.environ, self._inbox.post, Monitors.start),
+            Surroundings(
+                self._home, os.environ, self._inbox.post, Monitors.start, lambda: self._traces.beginning
+            ),
             until_drained=self._options.until_drained,
             first_epoch=self._first_epoch,
         )
@@ -212,7 +218,14 @@ class Incarnation:
             self._on_view(view)
         self._signals.listen()
         address = Address(server.url, files.container, files.read, self._relayed(server, tokens))
-        return Served(address, self._launcher, self._observer.event)
+        return Served(address, self._launcher, self._observer.event, self._traces.changed)
+
+    def _open_traces(self, asked: RequestedRun, epoch: int) -> CoordinatorTraces:
+        """The coordinator's spans; what they need is looked for before anything of the run is written."""
+        tracer = Tracer.of(asked.settings.traces, self.job, JOB_COORDINATOR)
+        self._stack.callback(tracer.close)
+        began_ms = self._began_ms if asked.is_submitted else self._led_ms
+        return CoordinatorTraces(tracer, asked, epoch, self._clock, began_ms)
 
     def _relayed(self, server: HttpServer, tokens: Tokens) -> ChannelAddress | None:
         """How containers on other machines reach the server from now on."""
@@ -252,6 +265,7 @@ class Incarnation:
 
     def _keep(self, leadership: Leadership) -> None:
         """Renew it from now on."""
+        self._led_ms = self._clock.wall_ms()
         ttl_s = self._submission.ttl_s
         self._renewal = Renewal(
             self._submission.coordination,

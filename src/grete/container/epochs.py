@@ -77,6 +77,7 @@ class Epoch:
         self._tidy = housekeeping(assignment, started.system, [assignment.fence, started.epoch], clock)
         self._publisher = publisher
         self._on_batch = on_batch
+        self._rewound_ms = started.rewound_ms
         self._lock = threading.Lock()
         self._at_work = 0
         self.shuts_down = False
@@ -177,7 +178,8 @@ class Epoch:
             self._log_ends[made.slot] = max(
                 [self._log_ends[made.slot], *(report.committed_at for report in made.reports)]
             )
-        outcome.commits = made.commits
+        outcome.commits, outcome.traced = made.commits, made.traced
+        outcome.rewound_ms, self._rewound_ms = self._rewound_ms, None
         failpoint("epoch.noted")
         if self._publisher is not None:
             self._publisher.publish(self.next_offsets, outcome.shutdown_tasks)

@@ -28,6 +28,7 @@ from grete.container.metrics import ContainerMetrics
 from grete.container.prefetched_assignment import PrefetchedAssignment
 from grete.diagnostics.metrics_reporter import MetricsReporters
 from grete.diagnostics.streams import container_name
+from grete.diagnostics.traces import Tracer
 from grete.errors import ConfigError, GreteError, WireError
 from grete.http_client import JobCoordinatorClient
 from grete.metadata.access import open_coordinator_stream
@@ -40,6 +41,7 @@ from grete.private_files import private_directory
 from grete.tasks.commit.base import BatchOutcome
 from grete.text_logs import log_as, shortened
 from grete.wire.container_protocol import ContainerEnvironment, Directive
+from grete.wire.traces import TraceContext
 
 _log = logging.getLogger("grete.container")
 
@@ -73,7 +75,8 @@ class ContainerMainLoop:
         self._coordinator = Settings.of(absolute_paths(given.coordinator_system(), self._launched_in))
         self._stop = stop
         self._control = Control(stop)
-        self._control.on_at_work = lambda: self._report(state="running")
+        self._control.on_at_work = self._at_work
+        self._starts: tuple[int, str] | None = SystemClock().wall_ms(), given.trace
         self._ahead = PrefetchedAssignment(self._get_assignment)
         self._job: JobId | None = None
         self._folder: Path | None = None
@@ -89,6 +92,7 @@ class ContainerMainLoop:
         self._metrics = ContainerMetrics(self._id, SystemClock())
         self._control.on_progress = self._metrics.add_engine
         self._reporters = MetricsReporters(self._metrics.snapshot, since_ms=SystemClock().wall_ms())
+        self._tracer: Tracer | None = None
         self._sender = HeartbeatSender(
             client, self._id, self._epoch, reactions, metrics=self._metrics.reported
         )
@@ -104,6 +108,12 @@ class ContainerMainLoop:
         self._sender.report(**changed)
         if "state" in changed:
             self._on_state(changed["state"])
+
+    def _at_work(self) -> None:
+        self._report(state="running")
+        starts, self._starts = self._starts, None
+        if starts is not None and self._tracer is not None:
+            self._trace("start", starts[0], parent=TraceContext.parse(starts[1]))
 
     def _on_directive(self, directive: Directive) -> None:
         self._control.on_directive(directive)
@@ -131,6 +141,8 @@ class ContainerMainLoop:
         finally:
             self._sender.close()
             self._reporters.close()
+            if self._tracer is not None:
+                self._tracer.close()
 
     def _take_steps(self) -> Ended:
         steps = self._course.steps()
@@ -156,7 +168,7 @@ class ContainerMainLoop:
                 self._write_locality(assignment)
             case Work(assignment):
                 self._measure(assignment)
-                return self._work(assignment, self._control, self._on_batch)
+                return self._worked(assignment)
             case WaitForAnswer(timeout_s):
                 self._control.pause(timeout_s)
             case WaitAt(barrier, timeout_s):
@@ -168,9 +180,36 @@ class ContainerMainLoop:
         self._metrics.keep({task.name for task in assignment.tasks})
         name = container_name(assignment.container_id)
         self._reporters.start(assignment.settings, assignment.job, name, self._home)
+        if self._tracer is None:
+            self._tracer = _tracer(assignment.settings, assignment.job, name)
+
+    def _worked(self, assignment: Assignment) -> Ended:
+        began_ms = SystemClock().wall_ms()
+        try:
+            return self._work(assignment, self._control, self._on_batch)
+        except GreteError as error:
+            self._trace("failure", began_ms, error=shortened(str(error), 2000))
+            raise
+
+    def _trace(
+        self, name: str, began_ms: int, *, parent: TraceContext | None = None, error: str = ""
+    ) -> None:
+        assert self._tracer is not None, "it was made before the work"
+        said = {"grete.container.epoch": self._epoch}
+        self._tracer.span(name, began_ms, SystemClock().wall_ms(), said, parent=parent, error=error)
+
+    def _note_traces(self, outcome: BatchOutcome) -> None:
+        assert self._tracer is not None, "it was made before the work"
+        self._tracer.batches(outcome.traced)
+        if outcome.traced:
+            self._report(trace=outcome.traced[-1].trace_id)
+        if outcome.rewound_ms is not None:
+            self._trace("rewind", outcome.rewound_ms)
+        self._metrics.add_engine(self._tracer.metrics)
 
     def _on_batch(self, batch_id: int, outcome: BatchOutcome) -> None:
         self._metrics.add(outcome)
+        self._note_traces(outcome)
         self._course.on_batch(batch_id, outcome)
 
     def _fetch(self) -> Assignment:
@@ -234,6 +273,15 @@ class ContainerMainLoop:
         if token_file.resolve().parent != self._folder:
             raise WireError(f"its token is not in {self._folder}")
         return JobCoordinatorClient(url, token_file)
+
+
+def _tracer(settings: Settings, job: JobId, process: str) -> Tracer:
+    """The tracer of the configuration; none where it cannot be had: a job does not stand still for its traces."""
+    try:
+        return Tracer.of(settings.traces, job, process)
+    except GreteError as error:
+        _log.warning("nothing of this container is traced: %s", error)
+        return Tracer()
 
 
 def _refuse_elsewhere(coordinator_url: str) -> None:

@@ -45,7 +45,8 @@ class Started:
 
     `epoch` is the right of the epoch that begins. `commits` is what is committed of its tasks, `starting` where each
     begins. What another run of the container has committed since is in the checkpoint log after `log_end`. `others`
-    are the systems that it reads from beside its own.
+    are the systems that it reads from beside its own. `rewound_ms` is when an operator asked for the oldest of the
+    moves that this start has made.
     """
 
     assignment: Assignment
@@ -57,6 +58,7 @@ class Started:
     starting: StartingOffsets
     log_end: int
     others: Mapping[str, System] = field(default_factory=dict)
+    rewound_ms: int | None = None
 
     @property
     def systems(self) -> dict[str, System]:
@@ -145,7 +147,17 @@ def steps(
     commits = reconcile_checkpoint_store(assignment, system, target, None if ended is None else ended.known)
     yield
     commits = take_over(assignment, system, target, commits)
+    before = commits
     commits = apply_startpoints(assignment, system, target, commits, systems)
+    rewound_ms = min(
+        (
+            startpoint.created_ms
+            for task in assignment.tasks
+            if commits.get(task.name) is not before.get(task.name)
+            for startpoint in task.pending.startpoints.values()
+        ),
+        default=None,
+    )
     yield
     starting = starting_offsets(
         {task.name: task.ssps for task in assignment.tasks},
@@ -156,7 +168,7 @@ def steps(
     with closing(OutputSystems(settings, name, system, home, clock)) as outputs:
         check_outputs(settings, outputs)
     failpoint("container.outputs-checked")
-    return Started(assignment, right, system, home, target, commits, starting, log_end, others)
+    return Started(assignment, right, system, home, target, commits, starting, log_end, others, rewound_ms)
 
 
 def check_inputs(assignment: Assignment, systems: Mapping[str, System]) -> None:

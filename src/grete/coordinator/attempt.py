@@ -40,13 +40,15 @@ class Surroundings:
     """The process that a job is coordinated in.
 
     `environment` is its own, `home` that of the job's files. `post` takes events from any thread, which come back as
-    answers to `Wait`; `watch` lets monitors look from now on.
+    answers to `Wait`; `watch` lets monitors look from now on. `trace` is what containers are started for, see
+    ContainerEnvironment.
     """
 
     home: Path
     environment: Mapping[str, str]
     post: Callable[[Event], None]
     watch: Callable[[Monitors], None]
+    trace: Callable[[], str] = str
 
 
 def cluster_type(environment: Mapping[str, str]) -> str:

@@ -117,6 +117,7 @@ class CoordinatedJob:
             home,
             channel=channel,
             configured=variables(self._settings.raw),
+            trace=self._surroundings.trace(),
         )
         return made.variables()
 

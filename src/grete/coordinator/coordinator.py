@@ -75,11 +75,12 @@ class Serve:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Where the view is served, the launcher, and the observer of each action."""
+    """Where the view is served, the launcher, and the observers of each action and of each change that is over."""
 
     address: Address
     launcher: Launcher
     on_record: Callable[[str, Mapping[str, str]], None] = lambda event, details: None
+    on_change: Callable[[float, str], None] = lambda seconds, cause: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +189,7 @@ class Coordinator:
             job=job,
             post=self._surroundings.post,
             on_record=served.on_record,
+            on_change=served.on_change,
         )
 
     def _coordinate(

@@ -29,7 +29,7 @@ from grete.coordinator.events import (
 )
 from grete.coordinator.heartbeat_registry import ContainerSlot, HeartbeatRegistry
 from grete.coordinator.renewal import Renewal
-from grete.coordinator.state import ContainerSpec, ContainerState, Phase, State
+from grete.coordinator.state import Barriers, ContainerSpec, ContainerState, Phase, State
 from grete.errors import Fenced, GreteError, SteppedDown
 from grete.failpoints import failpoint
 from grete.launch.base import ContainerExit, ContainerStart, Launcher
@@ -65,7 +65,8 @@ class JobPort(Protocol):
 class CoordinatorLoop:
     """Begun once, and turned about ten times a second, until the job is in a final phase.
 
-    `post` takes events for a later turn, from any thread. `on_record` is called with each row of the history.
+    `post` takes events for a later turn, from any thread. `on_record` is called with each row of the history, and
+    `on_change` with how many seconds a change of the model took, and why it was, when it is over.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class CoordinatorLoop:
         job: JobPort,
         post: Callable[[Event], None],
         on_record: Callable[[str, Mapping[str, str]], None] = lambda event, details: None,
+        on_change: Callable[[float, str], None] = lambda seconds, cause: None,
     ) -> None:
         self._renewal = renewal
         self._launcher = launcher
@@ -95,6 +97,8 @@ class CoordinatorLoop:
         """See Launcher.room, as it was at the last turn."""
         self.post = post
         self._on_record = on_record
+        self._on_change = on_change
+        self._cause = ""
 
     def begin(self, model: ModelChanged) -> None:
         """Adopt what runs, and make the job run the model.
@@ -162,11 +166,20 @@ class CoordinatorLoop:
         """Decide about one event and do what was decided."""
         if isinstance(event, ContainerLoaded) and not self._is_last_command(event):
             return
+        if isinstance(event, ModelChanged):
+            self._cause = event.cause
+        before = self.state.barriers
         self.state, actions = decide(self.state, event, self.clock.monotonic_s())
         if isinstance(event, ContainerExited):
             self._forget(event.container, event.launch)
         for action in actions:
             self._execute(action)
+        self._note_change(before)
+
+    def _note_change(self, before: Barriers) -> None:
+        now = self.state.barriers
+        if now.began_s is None and (before.began_s is not None or now.ended > before.ended):
+            self._on_change(now.last_s, self._cause)
 
     def _is_last_command(self, loaded: ContainerLoaded) -> bool:
         """Whether it speaks of the present directive: a heartbeat may come while the next one is still written."""

@@ -66,9 +66,7 @@ def in_few_series(families: Iterable[Family]) -> Iterator[Family]:
     """Without the samples of each partition and task: what is left does not grow with the job."""
     for family in families:
         samples = [
-            (labels, value)
-            for labels, value in family.samples
-            if not labels.get("task") and "partition" not in labels
+            one for one in family.samples if not one.labels.get("task") and "partition" not in one.labels
         ]
         yield Family(family.name, family.kind, family.help, samples)
 
@@ -185,6 +183,8 @@ def _containers(facts: MetricFacts) -> Iterator[Family]:
         commits.add(said.commits, container=container)
         dead.add(said.dead_letters, container=container)
         seconds.add(round(said.commit_seconds, 6), container=container)
+        if said.trace:
+            seconds.exemplify(said.trace, round(said.last_commit_seconds, 6))
         last.add(round(said.last_commit_seconds, 6), container=container)
         restarts.add(one.restarts, container=container)
         age.add(round(max(0.0, facts.now_s - one.at_s), 3), container=container)

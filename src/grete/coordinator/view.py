@@ -29,11 +29,12 @@ from grete.metadata.history import History
 from grete.metadata.quarantine import SHOWN
 from grete.model.ids import JobId
 from grete.model.job import JobModel
-from grete.wire import job_model_json, prometheus_text
+from grete.wire import job_model_json
 from grete.wire.container_protocol import (
     document,
 )
 from grete.wire.coordinator_api import HistoryRow, Job
+from grete.wire.prometheus_text import TEXT, encode
 
 _log = logging.getLogger("grete.coordinator")
 _CLOCK_WAS_SET_S = 2.0
@@ -195,7 +196,7 @@ class View:
             return None
         return end.timestamp() - self._clock.wall_ms() / 1000
 
-    def metrics(self, *, each_partition: bool = True) -> str:
+    def metrics(self, *, each_partition: bool = True, form: str = TEXT) -> str:
         """See CoordinatorView."""
         rows = History(self._stream).rows()
         facts = MetricFacts(
@@ -217,4 +218,4 @@ class View:
             processors=0 if self.containers.loop is None else len(self.containers.loop.room),
         )
         families = job_metrics(facts)
-        return prometheus_text.encode(families if each_partition else in_few_series(families))
+        return encode(families if each_partition else in_few_series(families), form)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Generic, Protocol, TypeVar
 
-from grete.systems.base import Message
-from grete.systems.log_sink import LogSink
+T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
 
 LIMIT = 10_000
 """Records held at most. Samza holds 100, and waits; we do not wait."""
@@ -22,24 +23,34 @@ _CLOSE_TIMEOUT_S = 15.0
 """A busy disk takes seconds for a write; the last records are those that an operator looks for."""
 
 
-class BackgroundWriter:
+class BackgroundSink(Protocol[T_contra]):
+    """Where records go. Used by one thread."""
+
+    def write(self, records: Sequence[T_contra]) -> None:
+        """Write all of them, durable on return."""
+
+    def close(self) -> None:
+        """Release it."""
+
+
+class BackgroundWriter(Generic[T]):
     """Offers come from any thread."""
 
     def __init__(
         self,
-        open_sink: Callable[[], LogSink],
+        open_sink: Callable[[], BackgroundSink[T]],
         *,
         name: str,
         limit: int = LIMIT,
         interval_s: float = INTERVAL_S,
-        on_lost: Callable[[int], Message] | None = None,
+        on_lost: Callable[[int], T] | None = None,
     ) -> None:
         self._open_sink = open_sink
         self._name = name
         self._limit = limit
         self._interval_s = interval_s
         self._on_lost = on_lost
-        self._records: deque[Message] = deque()
+        self._records: deque[T] = deque()
         self._taken = self._settled = 0
         self._closing = self._urgent = False
         self._unreported = 0
@@ -54,7 +65,7 @@ class BackgroundWriter:
         """Whether the caller is the writer itself: what it has to say must not be offered to it again."""
         return threading.current_thread() is self._thread
 
-    def offer(self, record: Message) -> bool:
+    def offer(self, record: T) -> bool:
         """Take a record for the stream. Returns at once; False: there was no room, it is dropped and counted."""
         with self._changed:
             if self._closing or len(self._records) >= self._limit:
@@ -96,7 +107,7 @@ class BackgroundWriter:
     # --- the writer's thread ---
 
     def _run(self) -> None:
-        sink: LogSink | None = None
+        sink: BackgroundSink[T] | None = None
         while (batch := self._next_batch()) is not None:
             try:
                 sink = self._open_sink() if sink is None else sink
@@ -109,7 +120,7 @@ class BackgroundWriter:
         if sink is not None:
             sink.close()
 
-    def _next_batch(self) -> list[Message] | None:
+    def _next_batch(self) -> list[T] | None:
         """The next batch to write, at most one an interval; None when closed and empty."""
         with self._changed:
             self._changed.wait_for(lambda: self._records or self._closing)

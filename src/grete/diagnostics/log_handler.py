@@ -31,7 +31,7 @@ class StreamLogHandler(logging.Handler):
 
     def __init__(
         self,
-        writer: BackgroundWriter,
+        writer: BackgroundWriter[Message],
         diagnostics: DiagnosticsConfig,
         hide: Redactor,
         serde: Serde | None = None,

@@ -33,7 +33,7 @@ class DiagnosticsManager:
 
     def __init__(
         self,
-        writer: BackgroundWriter,
+        writer: BackgroundWriter[Message],
         diagnostics: DiagnosticsConfig,
         settings: Settings,
         hide: Redactor,

@@ -36,7 +36,7 @@ class MetricsSnapshotReporter:
         reporter: SnapshotReporter,
         header: Header,
         take: Callable[[], Snapshot],
-        writer: BackgroundWriter,
+        writer: BackgroundWriter[Message],
         clock: Clock,
     ) -> None:
         self._reporter = reporter

@@ -33,7 +33,7 @@ _PASSED_ON = (
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "GOOGLE_APPLICATION_CREDENTIALS"),
     *("IDENTITY_ENDPOINT", "IDENTITY_HEADER"),
 )
-_PASSED_ON_PREFIXES = ("GRETE_", "PYSPARK_", "SPARK_", "PYTHON", "AWS_", "AZURE_", "KRB5")
+_PASSED_ON_PREFIXES = ("GRETE_", "PYSPARK_", "SPARK_", "PYTHON", "AWS_", "AZURE_", "OTEL_", "KRB5")
 """Of the last ones libraries read how this machine reaches others, and who it is there."""
 _PATHS = (
     *("PATH", "PYTHONPATH", "TMPDIR", "JAVA_HOME", "SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_CONF_DIR"),

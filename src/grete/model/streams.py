@@ -10,6 +10,9 @@ from grete.errors import StreamError
 
 Headers = Sequence[tuple[str, bytes | None]]
 """A record's headers in their order, as Kafka has them: names may come again, and a value may be missing."""
+TRACEPARENT = "traceparent"
+TRACE_HEADERS = frozenset((TRACEPARENT, "tracestate"))
+"""W3C's headers, by which a trace goes on from record to record."""
 MOST_PARTITIONS = 1_000_000
 """Of one stream: ten times the tasks of the largest job, and what the embedded system adds within seconds."""
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")

@@ -40,7 +40,7 @@ from grete.wire.container_protocol import (
     document,
 )
 from grete.wire.coordinator_api import ContainerRequest, Job, JobRequest, Requested
-from grete.wire.prometheus_text import CONTENT_TYPE
+from grete.wire.prometheus_text import TEXT, content_type
 
 _HELD_AT_MOST = MOST // 2
 """Answers that are held at a time: their connections cannot make room for others (`connections`)."""
@@ -102,8 +102,8 @@ class CoordinatorView(Protocol):
     def lag(self) -> dict[str, Any]:
         """`JobLag.document()`, measured a moment ago at most."""
 
-    def metrics(self, *, each_partition: bool = True) -> str:
-        """Prometheus text."""
+    def metrics(self, *, each_partition: bool = True, form: str = TEXT) -> str:
+        """The text for Prometheus, in a form of `prometheus_text`."""
 
     def not_ready(self) -> str:
         """Why the job is not at work as it should be; empty when it is."""
@@ -209,8 +209,9 @@ class _Routes:
         asked = request.query_params.get("partitions", "true")
         if asked not in ("true", "false"):
             return _error(400, f"partitions={asked!r} is neither true nor false")
-        text = await run_in_threadpool(self._view.metrics, each_partition=asked == "true")
-        return Response(text, media_type=CONTENT_TYPE)
+        form = content_type(request.headers.get("accept", ""))
+        text = await run_in_threadpool(self._view.metrics, each_partition=asked == "true", form=form)
+        return Response(text, headers={"content-type": form, "vary": "accept"})
 
     async def openapi(self, request: Request) -> Response:
         return _json(openapi.document(request.app.routes))

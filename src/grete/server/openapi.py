@@ -184,7 +184,7 @@ _PATHS: dict[str, Any] = {
     "/api/v1/lag": _get("Messages not processed yet, by task, by partition, in all", "Lag"),
     "/api/v1/openapi.json": _get("This document", "OpenApi"),
     "/metrics": _text(
-        "Metrics for Prometheus",
+        "Metrics for Prometheus; OpenMetrics where `Accept` names it",
         parameters=[_EACH_PARTITION],
         responses=_refused(400, "neither true nor false"),
     ),

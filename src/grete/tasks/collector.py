@@ -133,7 +133,7 @@ class Collector(GatheringCollector[_Output]):
         task_index: int,
         facts: StreamFacts,
     ) -> None:
-        super().__init__(self._opened)
+        super().__init__(self._opened, passes_traces=settings.traces.endpoint is not None)
         self._settings = settings
         self._system = default_system
         self._task_index = task_index

@@ -26,13 +26,14 @@ T = TypeVar("T")
 
 
 class _OwnCollector:
-    """A collector for one message: what it sends has by default its time, whatever is in progress beside it."""
+    """A collector for one message: what it sends has by default its time and trace, whatever runs beside it."""
 
-    __slots__ = ("_collector", "_time_ms")
+    __slots__ = ("_collector", "_headers", "_time_ms")
 
-    def __init__(self, collector: Collector, time_ms: int) -> None:
+    def __init__(self, collector: Collector, envelope: IncomingMessageEnvelope) -> None:
         self._collector = collector
-        self._time_ms = time_ms
+        self._time_ms = envelope.timestamp_ms
+        self._headers = envelope.headers
 
     def send(
         self,
@@ -46,9 +47,10 @@ class _OwnCollector:
     ) -> None:
         """See grete.MessageCollector."""
         time_ms = self._time_ms if timestamp_ms is None else timestamp_ms
-        self._collector.send(
-            stream, message, key=key, partition=partition, timestamp_ms=time_ms, headers=headers
-        )
+        collector = self._collector
+        collector.in_hand = self._headers
+        collector.send(stream, message, key=key, partition=partition, timestamp_ms=time_ms, headers=headers)
+        collector.in_hand = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,7 @@ async def _one(
     worker = run.worker
     assert isinstance(worker.instance, AsyncStreamTask)
     start_s = worker.metrics.now_s()
-    collector = _OwnCollector(worker.collector, envelope.timestamp_ms)
+    collector = _OwnCollector(worker.collector, envelope)
     limit = asyncio.timeout(timeout_s)
     try:
         async with limit:

@@ -280,7 +280,7 @@ class TaskRun:
         worker = self.worker
         offset, key, value, time_ms, headers = row
         worker.begin_message()
-        worker.collector.timestamp_ms = time_ms
+        worker.collector.timestamp_ms, worker.collector.in_hand = time_ms, headers
         is_read = False
         try:
             read = (ssp, str(offset), serdes[0](key), serdes[1](value))

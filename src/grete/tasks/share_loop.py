@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from grete.clock import Clock
 from grete.model.ids import SystemStreamPartition
 from grete.systems.admin import OffsetAdmin
 from grete.systems.inputs import Arrived, LookedFor
+from grete.tasks.batch_traces import BatchTraces
 from grete.tasks.commit.executor import SlotCommits, TimedOut
 from grete.tasks.concurrent import Piece, process_side_by_side
 from grete.tasks.runner import TaskRun
@@ -87,6 +88,7 @@ class ShareLoop:
         self._confirmed_at_s = -math.inf
         self._committed_at_s = clock.monotonic_s() if self._limits.commit_s == math.inf else -math.inf
         self._due = DueCalls(workers, clock, self._limits.window_ms)
+        self._traces = BatchTraces.of(workers.spec.settings.traces, clock)
 
     @property
     def resumed(self) -> Committed | None:
@@ -233,6 +235,8 @@ class ShareLoop:
     def _gather(self, wait_s: float) -> _Gathered:
         """The tasks that processed something, up to a commit."""
         gathered = _Gathered()
+        if self._traces is not None:
+            self._traces.begin(self._batch)
         now_s = self._clock.monotonic_s()
         began_s, due_s = now_s, max(self._committed_at_s + self._limits.commit_s, now_s)
         wait_s = min(wait_s, self._due.until_s(self._tasks))
@@ -240,6 +244,8 @@ class ShareLoop:
             wanted = min(self._pace.rows, self._size.records - gathered.records)
             arrived = self._input.poll(wanted, min(wait_s, _SLICE_S) if gathered.runs else wait_s)
             count = sum(one.records.num_rows for one in arrived if one.records is not None)
+            if self._traces is not None:
+                self._traces.arrived(one.records for one in arrived if one.records is not None)
             processing_s = self._clock.monotonic_s()
             is_cut = self._process(arrived, gathered)
             self._pace.note(count, self._clock.monotonic_s() - processing_s)
@@ -336,6 +342,10 @@ class ShareLoop:
         self._shut_down({report.task for report in reports if report.shutdown_task})
         moved, size = self._input.take_moved(), self._gathered.bytes
         committed = Committed(self._slot, self._batch, reports, moved, bytes=size)
+        if self._traces is not None:
+            commit_s = max((report.commit_s for report in reports), default=0.0)
+            traced = self._traces.committed(self._batch, self._gathered.records, commit_s)
+            committed = replace(committed, traced=traced)
         self._batch += 1
         self._committed_at_s = self._clock.monotonic_s()
         return committed

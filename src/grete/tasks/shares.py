@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from grete.tasks.spec import TaskProgress, TaskReport
 from grete.wire.metric_values import added
+from grete.wire.traces import TracedBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,8 @@ class Committed:
     commits: int = 1
     bytes: int = 0
     """Of input."""
+    traced: tuple[TracedBatch, ...] = ()
+    """Those of them that are traced."""
 
 
 def merged(before: Committed, after: Committed) -> Committed:
@@ -55,6 +58,7 @@ def merged(before: Committed, after: Committed) -> Committed:
         next_offsets={**before.next_offsets, **after.next_offsets},
         commits=before.commits + after.commits,
         bytes=before.bytes + after.bytes,
+        traced=before.traced + after.traced,
     )
 
 

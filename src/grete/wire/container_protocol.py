@@ -58,8 +58,8 @@ class Heartbeat(Struct, frozen=True):
     `records` counts the messages processed since it started. `serial` is the number of what it runs; `paused` the
     barrier at which it waits, 0 when at none. `commits` counts the batches that were committed, `commit_seconds` is
     the time that took in all, `last_commit_seconds` the last; `dead_letters` counts what these set aside. `metrics`
-    are in one of several. With `known`, the directive that the container has, the answer may be held until there is
-    another one (`HELD_AT_MOST_S`).
+    are in one of several. `trace` is that of the last batch that was traced. With `known`, the directive that the
+    container has, the answer may be held until there is another one (`HELD_AT_MOST_S`).
     """
 
     epoch: Integer
@@ -73,6 +73,7 @@ class Heartbeat(Struct, frozen=True):
     commit_seconds: Amount = 0.0
     last_commit_seconds: Amount = 0.0
     dead_letters: Integer = 0
+    trace: str = ""
     metrics: ReportedMetrics | UnsetType = UNSET
     known: Directive | UnsetType = UNSET
 
@@ -192,6 +193,8 @@ class ContainerEnvironment:
     """host:port where containers on other machines reach the coordinator; empty where there are none."""
     configured: Sequence[str] = ()
     """Names of the variables that its configuration refers to, which a launcher of processes passes on."""
+    trace: str = ""
+    """The `traceparent` of the submission or the fail-over that it is started for; else empty."""
 
     def variables(self) -> dict[str, str]:
         """The environment that a launcher passes on."""
@@ -204,6 +207,7 @@ class ContainerEnvironment:
             env.CONTAINER_EPOCH: str(self.epoch),
             **({env.IN_PROCESS: "1"} if self.is_thread else {}),
             **({env.CHANNEL: self.channel} if self.channel else {}),
+            **({env.TRACE: self.trace} if self.trace else {}),
             **({env.CONFIGURED: ",".join(self.configured)} if self.configured else {}),
         }
 
@@ -220,6 +224,7 @@ class ContainerEnvironment:
             variables.get(env.IN_PROCESS) == "1",
             variables.get(env.CHANNEL, ""),
             [name for name in variables.get(env.CONFIGURED, "").split(",") if name],
+            variables.get(env.TRACE, ""),
         )
 
     def coordinator_system(self) -> dict[str, str]:

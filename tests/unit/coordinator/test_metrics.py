@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics_families
 from prometheus_client.parser import text_string_to_metric_families
 
 from grete.checkpoint.lag import JobLag, SspLag
@@ -32,7 +33,7 @@ from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
 from grete.testing.clock import ManualClock
 from grete.wire.container_protocol import Heartbeat
-from grete.wire.prometheus_text import Family, encode
+from grete.wire.prometheus_text import OPEN_METRICS, TEXT, Family, content_type, encode
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -55,6 +56,64 @@ def test_any_text_as_a_label_is_read_back(values: list[tuple[str, float]]) -> No
         for text, value in values
     }
     assert parse(encode([family])) == expected
+
+
+@given(st.lists(st.tuples(st.text(), st.floats(allow_nan=False) | st.integers(-(2**53), 2**53)), max_size=5))
+def test_any_text_as_a_label_is_read_back_of_open_metrics(values: list[tuple[str, float]]) -> None:
+    family = Family("x", "gauge", 'a "help"\nof \\ two lines')
+    for text, value in dict(values).items():
+        family.add(value, label=text)
+    expected = {
+        text.encode("utf-8", "backslashreplace").decode(): value for text, value in dict(values).items()
+    }
+    [read] = open_metrics_families(encode([family], OPEN_METRICS))
+    assert read.documentation == 'a "help"\nof \\ two lines'
+    if len(expected) == len(family.samples):
+        assert {one.labels["label"]: one.value for one in read.samples} == expected
+
+
+def test_open_metrics_have_the_same_names_and_the_trace_of_a_commit() -> None:
+    clock = ManualClock()
+    progress = ReportedProgress(clock)
+    progress.record("0", Heartbeat(1, trace="ab" * 16, commit_seconds=2.0, last_commit_seconds=0.5))
+    state, lag = State(RetryPolicy()), JobLag((SspLag(SSP, TaskName("Partition 3"), "41", "50", 8),))
+    facts = MetricFacts(
+        *(JobId("words"), MetadataMetrics(applicationAttemptCount=3), 5, state, 3, progress.by_container()),
+        *(clock.monotonic_s(), lag, 2),
+    )
+    families = list(job_metrics(facts))
+    plain, openly = encode(families), encode(families, OPEN_METRICS)
+    assert openly.endswith("# EOF\n")
+    read = [one for family in open_metrics_families(openly) for one in family.samples]
+    attempts = "job_coordinator_manager_applicationAttemptCount"
+    assert {(one.name, tuple(one.labels.items())): one.value for one in read} == {
+        (attempts if name == f"{attempts}_total" else name, labels): value  # as the other reader calls it
+        for (name, labels), value in parse(plain).items()
+    }
+    [seconds] = [one for one in read if one.name == "grete_commit_seconds_total"]
+    assert seconds.exemplar is not None
+    assert (seconds.exemplar.labels, seconds.exemplar.value) == ({"trace_id": "ab" * 16}, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("accept", "form"),
+    [
+        ("", TEXT),
+        ("*/*", TEXT),
+        ("text/html", TEXT),
+        ("application/openmetrics-text; version=1.0.0; charset=utf-8", OPEN_METRICS),
+        (
+            "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1",
+            OPEN_METRICS,
+        ),
+        ("application/openmetrics-text;q=0.2,text/plain;q=0.3", TEXT),
+        ("application/openmetrics-text;version=0.0.1,*/*;q=0.1", TEXT),
+        ("application/openmetrics-text;version=1.0.0;q=much", TEXT),
+        (";;,,=", TEXT),
+    ],
+)
+def test_a_reader_has_the_form_that_it_wants_most(accept: str, form: str) -> None:
+    assert content_type(accept) == form
 
 
 def test_numbers_that_are_none_are_written_as_prometheus_writes_them() -> None:

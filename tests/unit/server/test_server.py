@@ -28,6 +28,7 @@ from grete.server.rights import Tokens
 from grete.server.serve import HttpServer, bind, bind_beside, coordinator_server, write_token
 from grete.testing.waiting import eventually
 from grete.wire.container_protocol import AssignmentMessage, Command, Directive, Heartbeat
+from grete.wire.prometheus_text import TEXT
 
 TOKEN = "t0ken"  # noqa: S105 - of this test
 TOKENS = Tokens(TOKEN, container=TOKEN)
@@ -89,7 +90,7 @@ class View:
     def lag(self) -> dict[str, Any]:
         return {"total": 0, "tasks": {}, "partitions": [], "missing": []}
 
-    def metrics(self, *, each_partition: bool = True) -> str:
+    def metrics(self, *, each_partition: bool = True, form: str = TEXT) -> str:
         return "x 1\n"
 
     def not_ready(self) -> str:
@@ -344,7 +345,7 @@ def large_answer(
     asked: list[bool] = []
 
     class Large(View):
-        def metrics(self, *, each_partition: bool = True) -> str:
+        def metrics(self, *, each_partition: bool = True, form: str = TEXT) -> str:
             asked.append(True)
             return "x" * LARGE
 

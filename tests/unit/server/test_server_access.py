@@ -24,6 +24,7 @@ from grete.server.openapi import SCHEMAS, document
 from grete.server.rights import Right, Tokens
 from grete.server.routes import GuardedRoute
 from grete.wire.container_protocol import AssignmentMessage, Command, Directive, Heartbeat
+from grete.wire.prometheus_text import TEXT
 
 TOKEN = "t0ken"  # noqa: S105 - of this test
 HOST = {"host": "127.0.0.1:8080"}
@@ -87,7 +88,7 @@ class View:
     def lag(self) -> dict[str, Any]:
         return {"total": None, "tasks": {}, "partitions": [], "missing": []}
 
-    def metrics(self, *, each_partition: bool = True) -> str:
+    def metrics(self, *, each_partition: bool = True, form: str = TEXT) -> str:
         return ""
 
     def not_ready(self) -> str:

@@ -25,6 +25,7 @@ from grete.config.settings.stores import StoreSettings, store_names
 from grete.config.settings.streams import StreamSettings
 from grete.config.settings.systems import SystemSettings, system_names
 from grete.config.settings.tasks import TaskSettings
+from grete.config.settings.traces import TraceSettings
 from grete.config.settings.zookeeper import ZooKeeperSection
 from grete.model.ids import SystemStream
 
@@ -66,6 +67,11 @@ class Settings:
     def coordinator(self) -> CoordinatorSettings:
         """Its coordinator."""
         return CoordinatorSettings(self.raw)
+
+    @cached_property
+    def traces(self) -> TraceSettings:
+        """Where spans of its work go."""
+        return TraceSettings(self.raw)
 
     @cached_property
     def kubernetes(self) -> KubernetesSettings:

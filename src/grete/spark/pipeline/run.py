@@ -6,7 +6,7 @@ import logging
 import zlib
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from py4j.protocol import Py4JNetworkError
 from pyspark.sql import DataFrame, SparkSession
@@ -14,6 +14,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from grete.api import DataFramePipeline
 from grete.application.pipeline import GivenInputs, RunContext, build_failed, load_pipeline, named_outputs
+from grete.clock import SystemClock
 from grete.config.application_config import ApplicationConfig
 from grete.config.choices import LineageState
 from grete.container.control import Ended, Interruption
@@ -65,6 +66,7 @@ from grete.spark.pipeline.query_progress import ProgressReader
 from grete.spark.pipeline.same_inputs import SameInputs
 from grete.spark.sinks.factory import Sinks, check_format, output_streams
 from grete.spark.sinks.rows import check_types
+from grete.tasks.batch_traces import BatchTraces
 from grete.tasks.commit.base import BatchOutcome
 from grete.tasks.ranges import SourceOffsets
 from grete.wire.metric_values import Metrics
@@ -179,9 +181,11 @@ class PipelineRun:
                 check_inputs=same.check_now,
                 has_foreign_sources=bool(lineage.foreign_sources),
             )
-            query = self._query(batches.run, lineage, pipeline.output_mode)
+            query = self._query(self._traced(batches.run), lineage, pipeline.output_mode)
 
             def done(batch_id: int, outcome: BatchOutcome) -> None:
+                if not self._has_begun:
+                    outcome.rewound_ms = self._started.rewound_ms
                 self._has_begun = True
                 on_batch(batch_id, outcome)
 
@@ -204,6 +208,23 @@ class PipelineRun:
                 raise
             finally:
                 progress.close()
+
+    def _traced(self, run: RunBatch) -> RunBatch:
+        """The same, with a trace for each batch where the job's batches are traced."""
+        clock = SystemClock()
+        traces = BatchTraces.of(self._settings.traces, clock)
+        if traces is None:
+            return run
+
+        def traced(batch: DataFrame, batch_id: int, end: SourceOffsets) -> BatchOutcome:
+            traces.begin(batch_id)
+            began_ms = clock.wall_ms()
+            outcome = run(batch, batch_id, end)
+            traced = traces.committed(batch_id, outcome.records, outcome.commit_s)
+            outcome.traced = [replace(one, began_ms=began_ms) for one in traced]
+            return outcome
+
+        return traced
 
     def _reported(self, built: BuiltPlan) -> AbstractContextManager[None]:
         inputs = sorted({ssp.system_stream for ssp in self._assignment.ssps}, key=str)

@@ -14,6 +14,7 @@ from grete.model.ids import TaskName
 from grete.systems.commit_group import CommitGroup, SegmentWrite, TransactionalStore
 from grete.tasks.spec import RunnerSpec, TaskProgress, TaskReport, advanced
 from grete.wire.metric_values import Metrics
+from grete.wire.traces import TracedBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,10 @@ class CommitTarget:
 
 @dataclass(slots=True)
 class BatchOutcome:
-    """The outcome of some commits, for progress and shutdown. `commit_s` is how long their transactions took."""
+    """The outcome of some commits, for progress and shutdown. `commit_s` is how long their transactions took.
+
+    `rewound_ms` is when an operator asked to move, where these are the first that begin from there.
+    """
 
     commits: int = 1
     records: int = 0
@@ -72,6 +76,8 @@ class BatchOutcome:
     shutdown_tasks: set[int] = field(default_factory=set)
     shutdown_all: bool = False
     metrics: dict[TaskName, Metrics] = field(default_factory=dict)
+    traced: Sequence[TracedBatch] = ()
+    rewound_ms: int | None = None
 
 
 class CommittedTasks:

@@ -50,6 +50,7 @@ def hello(spec: RunnerSpec) -> dict[str, Any]:
             index: serde_names(spec.ssps[index].system_stream, settings) for index in range(len(spec.ssps))
         },
         "is_guarded": spec.dead_letter_stream is not None,
+        "passes_traces": settings.traces.endpoint is not None,
         "poison": {**asdict(poison), "exceptions": sorted(poison.exceptions)},
     }
 
