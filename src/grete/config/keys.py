@@ -23,7 +23,6 @@ from grete.config.key_tables import (
     serdes,
     streams,
     task,
-    traces,
     zookeeper,
 )
 from grete.suggestions import nearest
@@ -39,7 +38,6 @@ SUBJECTS: tuple[tuple[str, tuple[Key[object], ...]], ...] = (
     ("The coordinator", coordinator.TABLE),
     ("The coordinator's election on ZooKeeper", zookeeper.TABLE),
     ("Deployments", deploy.TABLE),
-    ("Traces", traces.TABLE),
     ("Tasks", task.TABLE),
     ("Systems, streams and stores", streams.TABLE),
     ("Serdes", serdes.TABLE),

@@ -20,6 +20,7 @@ from grete.config.key import (
     TEXT,
     ChangeClass,
     Key,
+    bounded,
     one_of,
     one_of_or_plugin,
 )
@@ -198,6 +199,29 @@ HTTP_METRICS_TOKEN = Key(
     "The token of scrapers, which gives the metrics and nothing else: 20 characters or more, written `${env:NAME}`.",
     default_doc="a new one at each start, in the file `http-metrics-token`",
     is_secret=True,
+)
+TRACES_ENDPOINT = Key(
+    "job.traces.endpoint",
+    TEXT,
+    None,
+    _CONTAINER,
+    "A receiver of OpenTelemetry's spans by OTLP over HTTP, as `http://collector:4318`; `/v1/traces` is added where "
+    "no path is named. Without it nothing is traced.",
+)
+TRACES_HEADERS = Key(
+    "job.traces.headers",
+    TEXT,
+    None,
+    _CONTAINER,
+    "Headers for the receiver, as `name=value` separated by commas; written `${env:NAME}` or `${file:PATH}`.",
+    is_secret=True,
+)
+TRACES_PERCENT = Key(
+    "job.traces.percent",
+    bounded("a percentage", 0, 100),
+    "100",
+    _CONTAINER,
+    "So many batches of a hundred are traced. What an operator does, and what the coordinator does, always is.",
 )
 DEFAULT_SYSTEM = Key(
     "job.default.system",

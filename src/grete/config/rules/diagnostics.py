@@ -1,4 +1,4 @@
-"""The streams that a configuration names for logs, diagnostics and metrics have to be able to take them."""
+"""What a configuration names for logs, diagnostics, metrics and traces has to be able to take them."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ def diagnostics_problems(config: Mapping[str, str]) -> Iterator[str]:
     if system:
         yield from _cannot_take_them(config, task.LOG_SYSTEM.name, system)
     yield from _metrics(config)
+    yield from _traces(config)
     if config.get(job.DIAGNOSTICS.name, "").strip().lower() != "true":
         return
     key = task.DIAGNOSTICS_STREAM.name
@@ -44,6 +45,14 @@ def _metrics(config: Mapping[str, str]) -> Iterator[str]:
         key = task.METRICS_STREAM.named(reporter.name)
         yield from _cannot_take_them(config, key, reporter.stream.system)
         yield from _is_of_the_job(config, key, str(reporter.stream))
+
+
+def _traces(config: Mapping[str, str]) -> Iterator[str]:
+    if job.TRACES_ENDPOINT.name in config:
+        try:
+            _ = Settings.of(config).traces.url
+        except ConfigError as error:
+            yield str(error)
 
 
 def _is_of_the_job(config: Mapping[str, str], key: str, name: str) -> Iterator[str]:

@@ -29,7 +29,6 @@ from grete.config.rules.one_system import one_system_problems
 from grete.config.rules.outputs import output_problems
 from grete.config.rules.processors import processor_problems
 from grete.config.rules.stream_names import stream_name_problems
-from grete.config.rules.traces import trace_problems
 from grete.config.rules.unsupported import unsupported
 from grete.config.rules.warnings import misspelt_keys, warnings_of
 from grete.config.rules.zookeeper import zookeeper_problems
@@ -340,7 +339,6 @@ _RULES: tuple[Callable[[Mapping[str, str]], Iterator[str]], ...] = (
     executor_problems,
     processor_problems,
     http_server_problems,
-    trace_problems,
     one_system_problems,
     azure_problems,
     eventhubs_problems,

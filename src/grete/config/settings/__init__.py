@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from grete.config.key_tables.task import DEAD_LETTERS, DIAGNOSTICS_STREAM, METRICS_STREAM, OUTPUTS
 from grete.config.settings.azure import AzureSettings
@@ -25,9 +26,11 @@ from grete.config.settings.stores import StoreSettings, store_names
 from grete.config.settings.streams import StreamSettings
 from grete.config.settings.systems import SystemSettings, system_names
 from grete.config.settings.tasks import TaskSettings
-from grete.config.settings.traces import TraceSettings
 from grete.config.settings.zookeeper import ZooKeeperSection
 from grete.model.ids import SystemStream
+
+if TYPE_CHECKING:
+    from grete.config.settings.traces import TraceSettings
 
 _WRITTEN = (OUTPUTS, DEAD_LETTERS, DIAGNOSTICS_STREAM)
 
@@ -71,6 +74,8 @@ class Settings:
     @cached_property
     def traces(self) -> TraceSettings:
         """Where spans of its work go."""
+        from grete.config.settings.traces import TraceSettings  # few jobs have any, and no command asks
+
         return TraceSettings(self.raw)
 
     @cached_property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from grete.config.key_tables import traces as keys
+from grete.config.key_tables import job as keys
 from grete.config.secrets import resolve_secrets
 from grete.config.settings.section import OptionalSetting, Section, Setting
 from grete.errors import ConfigError
@@ -15,9 +15,9 @@ _PATH = "/v1/traces"
 class TraceSettings(Section):
     """`job.traces.*`."""
 
-    endpoint = OptionalSetting(keys.ENDPOINT)
+    endpoint = OptionalSetting(keys.TRACES_ENDPOINT)
     """As it is written; None where nothing is traced."""
-    percent = Setting(keys.PERCENT)
+    percent = Setting(keys.TRACES_PERCENT)
 
     @property
     def url(self) -> str:
@@ -36,8 +36,8 @@ class TraceSettings(Section):
             known = False
         if not known or parts.username is not None or parts.query or parts.fragment:
             raise ConfigError(
-                f"{keys.ENDPOINT.name}={written!r} is no address of a receiver of spans: write it as "
-                f"http://collector:4318, and what it wants to be told of us into {keys.HEADERS.name}"
+                f"{keys.TRACES_ENDPOINT.name}={written!r} is no address of a receiver of spans: write it as "
+                f"http://collector:4318, and what it wants to be told of us into {keys.TRACES_HEADERS.name}"
             )
         return written if parts.path.strip("/") else written.rstrip("/") + _PATH
 
@@ -49,13 +49,13 @@ class TraceSettings(Section):
             ConfigError: a reference cannot be resolved, or one has no name and value.
         """
         found = {}
-        for pair in resolve_secrets(self.raw.get(keys.HEADERS.name, "")).split(","):
+        for pair in resolve_secrets(self.raw.get(keys.TRACES_HEADERS.name, "")).split(","):
             name, is_there, value = pair.partition("=")
             if not pair.strip():
                 continue
             if not is_there or not name.strip().isascii() or not name.strip().replace("-", "").isalnum():
                 raise ConfigError(
-                    f"{keys.HEADERS.name} is no list of headers: write name=value, separated by commas"
+                    f"{keys.TRACES_HEADERS.name} is no list of headers: write name=value, separated by commas"
                 )
             found[name.strip().lower()] = value.strip()
         return found
