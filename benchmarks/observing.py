@@ -27,7 +27,7 @@ import httpx2
 from benchmarks.contestants import keep
 from grete.testing.server_cluster import free_ports
 
-RECORDS = 10_000_000
+RECORDS = 6_000_000
 PARTITIONS = 8
 ROUNDS = 3
 EVERY_S = 1.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -158,6 +159,9 @@ def test_a_node_that_is_lost_with_the_pod_costs_no_record_once_the_cluster_has_g
     job.nodes.append(PodNode(kubernetes, job.namespace, job.pods, 2))
     job.send(200)
     assert "node-1" in job.answer("deploy", "status")[0]["attempts"][0]["where"]
+    public = ("--set", "job.http.host=0.0.0.0", "--set", "job.http.port=8443")
+    [target] = job.answer("deploy", "status", "--file-sd", *public)[0]["targets"]
+    assert re.fullmatch(rf"{name}\.[a-z0-9-]+\.svc:8443", target)
     assert len(job.starts()) == 1
     kubernetes.call("DELETE", f"/api/v1/nodes/{lost.name}")
     job.await_counted(job.pod_logs)

@@ -57,6 +57,12 @@ def test_a_killed_application_master_is_followed_by_an_attempt_that_loses_and_do
     assert f"is deployed as {applied['id']}" in again.stderr
     running = last(job)
     assert (running["id"], running["live"], len(running["attempts"])) == (applied["id"], True, 1)
+    public = ("--set", "job.http.host=0.0.0.0", "--set", "job.http.port=8443")
+    [found] = job.answer("deploy", "status", "--file-sd", *public)
+    node = running["attempts"][0]["where"].split()[-1].rpartition(":")[0]
+    assert found["targets"] == [f"{node}:8443"]
+    refused = job.run("deploy", "status", "--file-sd")
+    assert (refused.returncode, "set job.http.host" in refused.stderr) == (2, True)
 
     began_s = time.monotonic()
     kill_application_master(running["attempts"][0]["where"].split()[0])

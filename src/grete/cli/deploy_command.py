@@ -43,6 +43,12 @@ def declare(parser: argparse.ArgumentParser) -> None:
             sub.add_argument(
                 "--check", action="store_true", help="let the API server of Kubernetes look at it, strictly"
             )
+        if name == "status":
+            sub.add_argument(
+                "--file-sd",
+                action="store_true",
+                help="where Prometheus finds the coordinator, for a file of `file_sd_configs`",
+            )
         if name == "apply":
             sub.add_argument("--replace", action="store_true", help="end a deployment of this job that runs")
 
@@ -126,6 +132,12 @@ def _on_a_manager(options: argparse.Namespace) -> tuple[Deployment, ClusterManag
 def _status(options: argparse.Namespace) -> int:
     deployment, manager = _on_a_manager(options)
     found = manager.status(deployment)
+    if options.file_sd:
+        from grete.monitoring.scraping import file_sd
+
+        hosts = [one.attempts[-1].host for one in found if one.is_live and one.attempts]
+        print(file_sd(deployment.job, deployment.settings.coordinator, [host for host in hosts if host]))
+        return 0
     if options.output == "json":
         print_json([_document(one) for one in found])
         return 0

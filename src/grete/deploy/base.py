@@ -20,13 +20,14 @@ class DeploymentPlan:
 
 @dataclass(frozen=True, slots=True)
 class AttemptRow:
-    """One attempt as the manager reports it. `logs` says where its logs are."""
+    """One attempt as the manager reports it. `logs` says where its logs are, `host` by what name others reach it."""
 
     number: int
     where: str
     since_ms: int
     state: str = ""
     logs: str = ""
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -260,4 +260,6 @@ def _attempts(pod: Object, namespace: str) -> Iterator[AttemptRow]:
         began_ms = pod.metadata.created_ms if details.started_at is None else milliseconds(details.started_at)
         words = " ".join(filter(None, (state, details.reason)))
         number = container.restart_count + 1
-        yield AttemptRow(number, f"{name} on {node}", began_ms, words, f"kubectl logs -n {namespace} {name}")
+        logs = f"kubectl logs -n {namespace} {name}"
+        service = f"{name.rpartition('-')[0]}.{namespace}.svc"
+        yield AttemptRow(number, f"{name} on {node}", began_ms, words, logs, service)

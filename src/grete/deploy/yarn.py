@@ -274,7 +274,11 @@ def _deployed(one: YarnApplication, attempts: Sequence[YarnAttempt]) -> Deployed
     state = one.state if one.final_status in ("", "UNDEFINED") else f"{one.state} {one.final_status}"
     rows = [
         AttemptRow(
-            each.id, f"{each.container_id} on {each.node_id}", each.start_time, logs=each.logs_link or ""
+            each.id,
+            f"{each.container_id} on {each.node_id}",
+            each.start_time,
+            logs=each.logs_link or "",
+            host=(each.node_id or "").rpartition(":")[0],
         )
         for each in attempts
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -10,7 +11,9 @@ from urllib.parse import urlsplit
 import yaml
 
 from grete.channel.tls import host_in_url
+from grete.config.settings.coordinator import CoordinatorSettings
 from grete.coordinator.public_address import PublicAddress, certificate_of
+from grete.errors import ConfigError
 from grete.model.ids import JobId
 from grete.operations.job_handle import JobHandle
 from grete.server.rights import TokenFiles
@@ -61,6 +64,23 @@ def scrape_configs(targets: Sequence[Target]) -> str:
         for one in targets
     ]
     return yaml.safe_dump({"scrape_configs": found}, sort_keys=False)
+
+
+def file_sd(job: JobId, coordinator: CoordinatorSettings, hosts: Sequence[str]) -> str:
+    """A file of targets as Prometheus' `file_sd_configs` reads it: the job's coordinator on each of these machines.
+
+    Raises:
+        ConfigError: other machines do not reach it.
+    """
+    if not coordinator.is_public:
+        raise ConfigError(
+            f"no other machine reaches the coordinator of {job.shown}: set job.http.host, as 0.0.0.0, and "
+            f"job.http.port"
+        )
+    addresses = [PublicAddress.of(coordinator, host) for host in hosts]
+    targets = [one.location for one in addresses if one is not None]
+    labels = {"__scheme__": "https", "grete_job": job.shown}
+    return json.dumps([{"targets": targets, "labels": labels}] if targets else [], indent=2)
 
 
 def _tls(authority: str | None) -> dict[str, object]:
