@@ -53,7 +53,7 @@ from grete.model.fence import job_scope
 from grete.model.ids import JobId
 from grete.pages.job_pages import JobPages
 from grete.server.public import PublicServer, ServerTls, certificate_files
-from grete.server.rights import TokenFiles, Tokens
+from grete.server.rights import RenewedToken, TokenFiles, Tokens
 from grete.server.serve import HttpServer, bind, bind_beside, coordinator_server, write_tokens
 from grete.text_logs import log_as
 
@@ -248,7 +248,11 @@ class Incarnation:
     def _bind(self, settings: Settings) -> socket.socket:
         """Take the addresses that the configuration asks for, before anything of it is written (fault 36)."""
         coordinator = settings.coordinator
-        self._metrics_token = coordinator.http_metrics_token
+        self._metrics_token = (
+            None
+            if coordinator.http_metrics_token is None
+            else RenewedToken(lambda: coordinator.http_metrics_token, self._clock)
+        )
         address = PublicAddress.of(coordinator)
         if address is None:
             return self._bound_at(coordinator.http_host, coordinator.http_port)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from dataclasses import replace as replaced
 
 import yaml
 
@@ -26,6 +27,7 @@ from grete.deploy.manifests import (
 )
 from grete.deploy.objects import ContainerStatus, Object, StateDetails, milliseconds, object_of
 from grete.deploy.places import CONFIG_FILE
+from grete.deploy.pod_template import variables_of_template
 from grete.errors import JobError
 
 _CALL_S = 15.0
@@ -113,6 +115,7 @@ class Kubernetes(ClusterManager):
 
     def plan(self, deployment: Deployment) -> DeploymentPlan:
         """See ClusterManager. Of a kubeconfig the namespace alone is read."""
+        deployment = _without_those_of_the_template(deployment)
         found = _named_namespace(deployment) or find_namespace(deployment.settings.kubernetes)
         namespace = found or _DEFAULT
         made = manifests(deployment, namespace, dict.fromkeys(deployment.secrets, MASK))
@@ -132,12 +135,14 @@ class Kubernetes(ClusterManager):
         Raises:
             CoordinationError: it refuses an object; the message says why.
         """
+        deployment = _without_those_of_the_template(deployment)
         with _opened(deployment) as namespace:
             for made in manifests(deployment, namespace.name, dict.fromkeys(deployment.secrets, "")):
                 namespace.create(made, _DRY)
 
     def apply(self, deployment: Deployment, *, replace: bool) -> Deployed:
         """See ClusterManager."""
+        deployment = _without_those_of_the_template(deployment)
         secrets = deployment.secret_values(os.environ)
         with _opened(deployment) as namespace:
             made = manifests(deployment, namespace.name, secrets)
@@ -179,6 +184,12 @@ def _opened(deployment: Deployment) -> Iterator[_Namespace]:
     access = find_access(deployment.settings.kubernetes)
     with closing(ApiServer(access, rights=_RIGHTS)) as server:
         yield _Namespace(server, _named_namespace(deployment) or access.namespace or _DEFAULT)
+
+
+def _without_those_of_the_template(deployment: Deployment) -> Deployment:
+    """The deployment without the secrets that the pod has from the cluster: their values are not known here."""
+    given = variables_of_template(deployment.settings.spark)
+    return replaced(deployment, secrets=tuple(name for name in deployment.secrets if name not in given))
 
 
 def _named_namespace(deployment: Deployment) -> str | None:

@@ -6,6 +6,8 @@ no word for. As with Spark, what grete sets itself stays.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,25 +28,49 @@ def with_template(pod: dict[str, Any], spark: SparkSettings) -> dict[str, Any]:
     Raises:
         ConfigError: the file cannot be read, or is no pod.
     """
-    file = spark.pod_template
-    if file is None:
+    if spark.pod_template is None:
         return pod
+    with _named(spark.pod_template):
+        template = _read(spark.pod_template)
+        [container] = pod["spec"]["containers"]
+        base, others = _containers(template, spark.pod_template_container)
+        over = _over(_object(template.get("spec"), "spec"), pod["spec"])
+        spec = {**over, "containers": [_over(base, container), *others]}
+        return {
+            "metadata": _over(_object(template.get("metadata"), "metadata"), pod["metadata"]),
+            "spec": spec,
+        }
+
+
+def variables_of_template(spark: SparkSettings) -> frozenset[str]:
+    """The environment variables that the template gives our container, as from a Secret of the cluster's.
+
+    Raises:
+        ConfigError: as `with_template`.
+    """
+    if spark.pod_template is None:
+        return frozenset()
+    with _named(spark.pod_template):
+        ours, _ = _containers(_read(spark.pod_template), spark.pod_template_container)
+        return frozenset(str(one.get("name")) for one in _objects(ours.get("env"), "env"))
+
+
+@contextmanager
+def _named(file: Path) -> Iterator[None]:
+    """Errors name the file."""
     try:
-        return _over_pod(_read(file), pod, spark.pod_template_container)
+        yield
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise ConfigError(f"spark.kubernetes.driver.podTemplateFile={file}: {error}") from error
 
 
-def _over_pod(template: dict[str, Any], pod: dict[str, Any], name: str | None) -> dict[str, Any]:
-    given = _object(template.get("spec"), "spec")
-    [container] = pod["spec"]["containers"]
-    theirs = _objects(given.get("containers"), "containers")
+def _containers(template: dict[str, Any], name: str | None) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The template's container that is ours, empty where it has none, and the others."""
+    theirs = _objects(_object(template.get("spec"), "spec").get("containers"), "containers")
     places = [number for number, one in enumerate(theirs) if name in (None, one.get("name"))]
     if theirs and not places:
         raise ValueError(f"no container has the name {name!r}")
-    base = theirs.pop(places[0]) if places else {}
-    spec = {**_over(given, pod["spec"]), "containers": [_over(base, container), *theirs]}
-    return {"metadata": _over(_object(template.get("metadata"), "metadata"), pod["metadata"]), "spec": spec}
+    return theirs.pop(places[0]) if places else {}, theirs
 
 
 def _over(base: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:

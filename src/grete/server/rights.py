@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from grete.clock import Clock
+from grete.errors import GreteError
 
+_log = logging.getLogger("grete.coordinator")
 LINK_S = 60
 """Seconds in which a link has to be used."""
+_LOOK_S = 10.0
 
 
 class Right(StrEnum):
@@ -35,6 +40,28 @@ _MISSING = {
 }
 
 
+class RenewedToken:
+    """A token whose source others renew: looked at every ten seconds, when somebody shows one. Used by one thread."""
+
+    def __init__(self, read: Callable[[], str | None], clock: Clock) -> None:
+        """Raises what `read` raises, now; later the token before stays, and the log says why."""
+        self._read = read
+        self._clock = clock
+        self._token = read()
+        self._looked_s = clock.monotonic_s()
+
+    @property
+    def now(self) -> str | None:
+        """The token that is shown by now."""
+        if self._clock.monotonic_s() >= self._looked_s + _LOOK_S:
+            self._looked_s = self._clock.monotonic_s()
+            try:
+                self._token = self._read()
+            except GreteError as error:
+                _log.warning("scrapers go on with the token before: %s", error)
+        return self._token
+
+
 @dataclass(frozen=True, slots=True)
 class Tokens:
     """A token for each right. Without a `read` token reading is free; without another nothing has its right."""
@@ -42,12 +69,13 @@ class Tokens:
     read: str | None
     write: str | None = None
     container: str | None = None
-    metrics: str | None = None
+    metrics: str | RenewedToken | None = None
 
     def right(self, given: bytes) -> Right | None:
         """The right that a token gives; all are compared, so that the time says nothing."""
+        metrics = self.metrics.now if isinstance(self.metrics, RenewedToken) else self.metrics
         known = (
-            *((Right.METRICS, self.metrics), (Right.READ, self.read)),
+            *((Right.METRICS, metrics), (Right.READ, self.read)),
             *((Right.WRITE, self.write), (Right.CONTAINER, self.container)),
         )
         rights = [right for right, token in known if token is not None and _is_same(given, token)]

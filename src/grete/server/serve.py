@@ -20,7 +20,7 @@ from grete.failpoints import failpoint
 from grete.private_files import private_directory, replace_file
 from grete.server.app import CoordinatorView, build_app
 from grete.server.connections import bounded_protocol
-from grete.server.rights import TokenFiles, Tokens
+from grete.server.rights import RenewedToken, TokenFiles, Tokens
 
 _log = logging.getLogger("grete.coordinator")
 _START_TIMEOUT_S = 10.0
@@ -81,11 +81,11 @@ def write_token(path: Path, token: str | None = None) -> str:
     return token
 
 
-def write_tokens(files: TokenFiles, *, needs_read: bool, metrics: str | None = None) -> Tokens:
-    """A new token for each right, in its file; for metrics the given one."""
+def write_tokens(files: TokenFiles, *, needs_read: bool, metrics: RenewedToken | None = None) -> Tokens:
+    """A new token for each right, in its file; for metrics the given one, which is there as it is now."""
     read, write, container = map(write_token, (files.read, files.write, files.container))
-    metrics = write_token(files.metrics, metrics)
-    return Tokens(read if needs_read else None, write, container, metrics)
+    drawn = write_token(files.metrics, None if metrics is None else metrics.now)
+    return Tokens(read if needs_read else None, write, container, metrics or drawn)
 
 
 class HttpServer:

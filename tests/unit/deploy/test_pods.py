@@ -110,6 +110,28 @@ def test_a_template_adds_to_the_pod_and_takes_nothing_from_it(home: Path, tmp_pa
     assert f"{key}File" not in shipped, "a file of the machine that deploys"
 
 
+def test_a_secret_that_the_template_refers_to_stays_where_it_is(home: Path, tmp_path: Path) -> None:
+    """The cluster has it already, and whoever deploys need not know it."""
+    file = tmp_path / "pod.yml"
+    kept = {"name": "LAKE_KEY", "valueFrom": {"secretKeyRef": {"name": "lake", "key": "key"}}}
+    file.write_text(
+        yaml.safe_dump({"kind": "Pod", "spec": {"containers": [{"name": "main", "env": [kept]}]}})
+    )
+    made = planned(
+        home,
+        **{
+            "spark.kubernetes.driver.podTemplateFile": str(file),
+            "spark.hadoop.fs.s3a.secret.key": "${env:LAKE_KEY}",
+            "spark.hadoop.fs.s3a.access.key": "${env:LAKE_ID}",
+        },
+    )
+    [ours] = pod_of(made)["spec"]["containers"]
+    [reference] = [one for one in ours["env"] if one["name"] == "LAKE_KEY"]
+    assert reference == kept
+    assert "LAKE_KEY" not in made["Secret"]["stringData"]
+    assert "LAKE_ID" in made["Secret"]["stringData"]
+
+
 def test_an_empty_template_changes_nothing(home: Path, tmp_path: Path) -> None:
     file = tmp_path / "pod.yml"
     file.write_text("kind: Pod\nspec:\n  volumes:\n  containers:\nmetadata:\n")

@@ -19,8 +19,9 @@ from grete.config.settings import Settings
 from grete.coordinator.public_address import PublicAddress
 from grete.errors import ConfigError
 from grete.server.public import PublicServer, ServerTls, certificate_files
-from grete.server.rights import Right, TokenFiles
+from grete.server.rights import RenewedToken, Right, TokenFiles
 from grete.server.serve import HttpServer, bind, coordinator_server, write_tokens
+from grete.testing.clock import ManualClock
 from grete.testing.waiting import eventually
 
 NAMES = ("localhost", "127.0.0.1", "jobs.example")
@@ -186,10 +187,32 @@ def test_a_scraper_shows_the_token_that_the_configuration_refers_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SCRAPER", "a-token-of-the-scrapers-own")
-    given = Settings.of({"job.http.metrics.token": "${env:SCRAPER}"}).coordinator.http_metrics_token
+    coordinator = Settings.of({"job.http.metrics.token": "${env:SCRAPER}"}).coordinator
+    given = RenewedToken(lambda: coordinator.http_metrics_token, ManualClock())
     tokens = write_tokens(TokenFiles.of(tmp_path), needs_read=True, metrics=given)
-    assert tokens.metrics == TokenFiles.of(tmp_path).metrics.read_text() == "a-token-of-the-scrapers-own"
+    assert TokenFiles.of(tmp_path).metrics.read_text() == "a-token-of-the-scrapers-own"
     assert tokens.right(b"a-token-of-the-scrapers-own") is Right.METRICS
+
+
+def test_a_token_that_others_renew_is_taken_up_without_a_restart_and_one_that_is_none_is_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file, clock = tmp_path / "token", ManualClock()
+    file.write_text("the-first-token-of-scrapers\n")
+    coordinator = Settings.of({"job.http.metrics.token": f"${{file:{file}}}"}).coordinator
+    given = RenewedToken(lambda: coordinator.http_metrics_token, clock)
+    tokens = write_tokens(TokenFiles.of(tmp_path), needs_read=True, metrics=given)
+    file.write_text("the-second-token-of-scrapers\n")
+    assert tokens.right(b"the-first-token-of-scrapers") is Right.METRICS
+    clock.advance(10)
+    assert tokens.right(b"the-first-token-of-scrapers") is None
+    assert tokens.right(b"the-second-token-of-scrapers") is Right.METRICS
+    file.write_text("short")
+    clock.advance(10)
+    assert tokens.right(b"short") is None
+    assert tokens.right(b"the-second-token-of-scrapers") is Right.METRICS
+    assert "scrapers go on with the token before" in caplog.text
+    assert "short" not in caplog.text
 
 
 def test_a_job_of_another_machine_is_reached_by_that_ones_name() -> None:
