@@ -1,4 +1,4 @@
-"""OpenLineage's own listener, beside a pipeline that reads a topic and writes a topic and a Delta table."""
+"""One run of OpenLineage for a job, and its listener, beside a pipeline that writes topics and a Delta table."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import grete
 class Split(grete.DataFramePipeline):
     def build(self, inputs):
         rows = inputs["kafka.{name}-in"].select("value")
-        return {{"kafka.{name}-out": rows, "lake": rows}}
+        return {{"kafka.{name}-out": rows, "kafka.{name}-more": rows, "lake": rows}}
 """
 PROPERTIES = """
 job.name={name}
@@ -68,7 +68,9 @@ def test_one_run_of_the_listener_has_all_inputs_and_all_outputs(
     id_ = uuid.uuid4().hex[:8]
     name = f"lineage-{id_}"
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    for made in admin.create_topics([NewTopic(f"{name}-{end}", 1, 1) for end in ("in", "out")]).values():
+    for made in admin.create_topics(
+        [NewTopic(f"{name}-{end}", 1, 1) for end in ("in", "out", "more")]
+    ).values():
         made.result()
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
     producer.produce(f"{name}-in", value=b"one")
@@ -89,15 +91,18 @@ def test_one_run_of_the_listener_has_all_inputs_and_all_outputs(
 
     events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
     ours = [event for event in events if event["job"]["name"] == f"{name}"]
-    assert [event["eventType"] for event in ours] == ["START", "COMPLETE"]
+    assert (ours[0]["eventType"], ours[-1]["eventType"]) == ("START", "COMPLETE")
     assert len({event["run"]["runId"] for event in ours}) == 1
     for event in ours:
         assert event["job"]["namespace"] == "tests"
         assert named(event["inputs"]) == {(f"kafka://{kafka.bootstrap}", f"{name}-in")}
-        assert named(event["outputs"]) == {
-            (f"kafka://{kafka.bootstrap}", f"{name}-out"),
-            ("file", f"{tmp_path}/lake"),
-        }
+    assert named(ours[-1]["outputs"]) == {
+        (f"kafka://{kafka.bootstrap}", f"{name}-out"),
+        (f"kafka://{kafka.bootstrap}", f"{name}-more"),
+        ("file", f"{tmp_path}/lake"),
+    }
+    [read] = ours[-1]["inputs"]
+    assert read["facets"]["grete_offsets"]["nextOffsets"] == {"0": "1"}
     listened = [event for event in events if event["job"]["name"] != f"{name}"]
     seen = {one for event in listened for one in named(event["inputs"]) | named(event["outputs"])}
-    assert seen <= named(ours[0]["inputs"]) | named(ours[0]["outputs"]), "both name a dataset alike"
+    assert seen <= named(ours[-1]["inputs"]) | named(ours[-1]["outputs"]), "both name a dataset alike"

@@ -12,6 +12,7 @@ from typing import Any
 
 from grete.assembly.coordinator_traces import CoordinatorTraces
 from grete.assembly.inbox import Inbox
+from grete.assembly.lineage_run import LineageRun
 from grete.assembly.stand_by import lead_when_free
 from grete.assembly.stop_signals import Requests
 from grete.assembly.submission import RunOptions, Submission
@@ -40,6 +41,7 @@ from grete.coordinator.renewal import Renewal
 from grete.coordinator.state import Phase
 from grete.coordinator.view import View
 from grete.diagnostics.observe import observed
+from grete.diagnostics.open_lineage import reporter_of
 from grete.diagnostics.streams import JOB_COORDINATOR
 from grete.diagnostics.traces import Tracer
 from grete.environment import grete_home
@@ -97,6 +99,7 @@ class Incarnation:
         self._clock = SystemClock()
         self._submission = Submission(options, self._home, self._clock, stack)
         self._public: PublicServer | None = None
+        self._lineage: LineageRun | None = None
         self._began_ms = self._clock.wall_ms()
         self.led: Leadership | None = None
         self.can_be_followed = False
@@ -127,9 +130,13 @@ class Incarnation:
             asked = submission.asked()
             self._bound = self._bind(asked.settings)
             self._traces = self._open_traces(asked, leadership.epoch)
+            self._asked = asked
             submission.old_names.note_new()
             self._planner = Planner(job, self._home, self._stream, self._clock, self._stack)
             ended = self._take_steps(self._coordinator(asked).steps())
+            if self._lineage is not None:
+                has_failed = ended.state == Phase.FAILED.value
+                self._lineage.close("FAIL" if has_failed else "COMPLETE", ended.message if has_failed else "")
         return self._result(ended)
 
     def _lead(self) -> Leadership | None:
@@ -211,6 +218,7 @@ class Incarnation:
             self._stack.callback(public.close)
         self._stack.callback(pages.close)
         self._stack.callback(view.containers.stop_holding)  # the server ends when it has answered
+        self._report_lineage(view)
         figures = FigureRecorder(view, settings.job.state_directory(self.job, self._home))
         figures.start()
         self._stack.callback(figures.close)
@@ -226,6 +234,18 @@ class Incarnation:
         self._stack.callback(tracer.close)
         began_ms = self._began_ms if asked.is_submitted else self._led_ms
         return CoordinatorTraces(tracer, asked, epoch, self._clock, began_ms)
+
+    def _report_lineage(self, view: View) -> None:
+        """To OpenLineage, where the configuration names a receiver; a job does not stand still for it."""
+        try:
+            reporter = reporter_of(self._asked.settings.spark, self.job, self._asked.run_id)
+        except GreteError as error:
+            _log.warning("OpenLineage has no run of this job: %s", error)
+            return
+        if reporter is not None:
+            self._lineage = LineageRun(reporter, view, self._home, is_new=self._asked.is_submitted)
+            self._lineage.start()
+            self._stack.callback(self._lineage.close)
 
     def _relayed(self, server: HttpServer, tokens: Tokens) -> ChannelAddress | None:
         """How containers on other machines reach the server from now on."""

@@ -47,6 +47,8 @@ class Control:
         """Called when the query has begun to look for input."""
         self.on_progress: Callable[[Metrics], None] = lambda metrics: None
         """Called with what the engine says of its work."""
+        self.on_outputs: Callable[[list[str]], None] = lambda streams: None
+        """Called with the streams that a pipeline writes, when it has been built."""
 
     def is_set(self) -> bool:
         """Whether the query shall end at the next batch boundary, for whatever reason."""

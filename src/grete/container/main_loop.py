@@ -91,6 +91,7 @@ class ContainerMainLoop:
         client = self._first_client(given)
         self._metrics = ContainerMetrics(self._id, SystemClock())
         self._control.on_progress = self._metrics.add_engine
+        self._control.on_outputs = lambda streams: self._report(outputs=streams)
         self._reporters = MetricsReporters(self._metrics.snapshot, since_ms=SystemClock().wall_ms())
         self._tracer: Tracer | None = None
         self._sender = HeartbeatSender(

@@ -10,13 +10,13 @@ import logging
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from grete import __version__
 from grete.config.settings.traces import TraceSettings
 from grete.diagnostics.background_writer import BackgroundWriter
-from grete.errors import MissingExtra, StreamError
+from grete.errors import StreamError
+from grete.extras import require
 from grete.model.ids import JobId
 from grete.wire.metric_values import Count, Metrics
 from grete.wire.traces import TraceContext, TracedBatch
@@ -24,7 +24,6 @@ from grete.wire.traces import TraceContext, TracedBatch
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
-_MODULES = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 _GROUP = "traces"
 _LIMIT = 2_048
 """Spans held at most, as OpenTelemetry's own processor holds."""
@@ -65,9 +64,7 @@ class Tracer:
         """
         if settings.endpoint is None:
             return cls()
-        for module in _MODULES:
-            if not _is_there(module):
-                raise MissingExtra(module, "otel")
+        require("otel")
         url, headers = settings.url, settings.headers
         writer: BackgroundWriter[FinishedSpan] = BackgroundWriter(
             lambda: _Receiver(url, headers, job, process), name="grete traces", limit=_LIMIT
@@ -144,13 +141,6 @@ class Tracer:
         """Send what is left, for a moment, and end."""
         if self._writer is not None:
             self._writer.close(_CLOSE_S)
-
-
-def _is_there(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:  # a package above it is not there
-        return False
 
 
 class _Receiver:

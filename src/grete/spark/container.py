@@ -87,6 +87,7 @@ def _work(
         on_batch=on_batch,
         on_at_work=control.on_at_work,
         on_progress=control.on_progress,
+        on_outputs=control.on_outputs,
         kept=kept,
     )
 

@@ -29,13 +29,15 @@ def run_job(
     on_batch: OnBatch,
     on_at_work: Callable[[], None],
     on_progress: Callable[[Metrics], None] = lambda metrics: None,
+    on_outputs: Callable[[list[str]], None] = lambda streams: None,
     kept: ProcessState,
     clock: Clock | None = None,
 ) -> Ended:
     """Work for one assignment, from the fence to the end: drained, interrupted, or shut down by a task.
 
     `kept` is the container's. `on_at_work` is called when it begins to look for input, `on_progress` with Spark's
-    own figures of a pipeline's batches. Spark is stopped when the process ends.
+    own figures of a pipeline's batches, `on_outputs` with the streams that one writes. Spark
+    is stopped when the process ends.
 
     Raises:
         GreteError: see `open_resources`, `run_epoch` and `Query.run`.
@@ -51,7 +53,7 @@ def run_job(
             check_executors(spark.sparkContext, settings, stores=None, shipped=shipped)
             failpoint("container.session-started")
             with closing(PipelineRun(spark, started, stop, publisher)) as run:
-                run.on_progress = on_progress
+                run.on_progress, run.on_outputs = on_progress, on_outputs
                 ended = run.execute(on_batch, on_at_work)
         else:
             context = build_context(app_name(assignment), settings)

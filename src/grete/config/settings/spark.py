@@ -12,6 +12,7 @@ from grete.config.settings.deploy import requested_resources
 from grete.config.settings.section import OptionalSetting, Section, Setting
 from grete.errors import ConfigError
 
+_LINEAGE = "spark.openlineage.transport."
 _IMAGE = "spark.kubernetes.container.image"
 _TEMPLATE = "spark.kubernetes.driver.podTemplate"
 
@@ -53,6 +54,19 @@ class SparkSettings(Section):
     def packages(self) -> str:
         """`spark.jars.packages`, as it is written."""
         return self.options.get("spark.jars.packages", "")
+
+    @property
+    def lineage_receiver(self) -> dict[str, str]:
+        """`spark.openlineage.transport.*`, without that beginning; empty where no receiver of lineage is named."""
+        found = {
+            key.removeprefix(_LINEAGE): text for key, text in self.options.items() if key.startswith(_LINEAGE)
+        }
+        return found if found.get("type", "").strip() else {}
+
+    @property
+    def lineage_namespace(self) -> str:
+        """`spark.openlineage.namespace`, by OpenLineage's default."""
+        return self.options.get("spark.openlineage.namespace", "default")
 
     @property
     def log_level(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import zlib
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack, closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 
 from py4j.protocol import Py4JNetworkError
@@ -42,7 +42,7 @@ from grete.spark.lineage.decision import (
 from grete.spark.lineage.files import LineageDirectory, Lineages
 from grete.spark.lineage.offset_log import SparkProgress
 from grete.spark.lineage.on_hadoop import HadoopLineages
-from grete.spark.pipeline import columns_used, open_lineage
+from grete.spark.pipeline import columns_used
 from grete.spark.pipeline.batch import PipelineBatches
 from grete.spark.pipeline.beside import PipelineBeside
 from grete.spark.pipeline.decoding import decoded_inputs
@@ -116,6 +116,8 @@ class PipelineRun:
         self._held.callback(self._lineages.close)
         self.on_progress: Callable[[Metrics], None] = lambda metrics: None
         """Called with Spark's own figures of its batches, some time after them."""
+        self.on_outputs: Callable[[list[str]], None] = lambda streams: None
+        """Called with the streams that it writes, when it has been built."""
 
     def execute(self, on_batch: OnBatch, on_at_work: Callable[[], None]) -> Ended:
         """Run until drained or interrupted.
@@ -199,8 +201,8 @@ class PipelineRun:
 
             query.on_look = look
             try:
-                with self._reported(built):
-                    ended = query.run(self._spark, frame)
+                self.on_outputs([str(stream) for stream in built.streams.values() if stream is not None])
+                ended = query.run(self._spark, frame)
                 sinks.confirm()
                 return ended
             except JobError as error:
@@ -225,11 +227,6 @@ class PipelineRun:
             return outcome
 
         return traced
-
-    def _reported(self, built: BuiltPlan) -> AbstractContextManager[None]:
-        inputs = sorted({ssp.system_stream for ssp in self._assignment.ssps}, key=str)
-        outputs = [stream or name for name, stream in built.streams.items()]
-        return open_lineage.reported(self._spark, self._settings, self._started.home, inputs, outputs)
 
     def plan(self) -> BuiltPlan:
         """What would run, checked. Nothing is begun.
