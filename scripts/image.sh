@@ -3,6 +3,7 @@
 # The wheels are those of requirements/runtime.txt, by their hashes. BASE names another image of Debian to begin with.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source scripts/common.sh
 name=${1:-grete}
 wheels=.cache/wheels
 if ! cmp -s requirements/runtime.txt "$wheels/complete"; then
@@ -15,11 +16,8 @@ trap 'rm -rf "$context"' EXIT
 cp packaging/image/* "$context"
 mkdir "$context/wheels"
 ln "$wheels"/*.whl "$context/wheels/" 2>/dev/null || cp "$wheels"/*.whl "$context/wheels/"
-git -c tar.umask=0022 archive HEAD src pyproject.toml README.md LICENSE NOTICE | tar -x -C "$context" --one-top-level=source
+built_from_the_commit "$context/wheels" wheel
 epoch=$(git log -1 --format=%ct)
-python=$PWD/.venv/bin/python
-(cd "$context/source" && SOURCE_DATE_EPOCH=$epoch "$python" -m hatchling build -t wheel -d "$context/wheels" >/dev/null 2>&1)
-rm -rf "$context/source"
 base=(${BASE:+--build-arg "BASE=$BASE"})
 if command -v buildah >/dev/null; then
   # the same commit and packages of Debian's give the same layers
