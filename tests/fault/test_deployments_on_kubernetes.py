@@ -25,6 +25,7 @@ from grete_workbench.kube_apiserver import KubeApiServer
 
 pytestmark = pytest.mark.fault
 MANAGER = Kubernetes()
+POLICIES = Path(__file__).parents[2] / "packaging" / "kubernetes" / "network-policy.yml"
 EXECUTORS = Path(__file__).parents[2] / "packaging" / "image" / "executor.yml"
 _HOLDS = "grete.test/holds"
 SECRET = "wonder-4f1c-land"  # noqa: S105 - of this test alone
@@ -94,6 +95,22 @@ def test_a_pod_is_let_into_a_namespace_that_takes_restricted_ones_alone(
     del pod["spec"]["securityContext"]
     with pytest.raises(ServerFailed, match="violates PodSecurity"):
         kubernetes.call("POST", path, pod)
+
+
+def test_the_network_policies_are_taken_and_choose_the_pods_of_a_job(
+    make: Make, kubernetes: KubeApiServer
+) -> None:
+    for_jobs, for_executors = yaml.safe_load_all(POLICIES.read_text())
+    path = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies?dryRun=All&fieldValidation=Strict"
+    for policy in (for_jobs, for_executors):
+        assert kubernetes.call("POST", path, policy)["metadata"]["name"] == policy["metadata"]["name"]
+    public = {"job.http.host": "0.0.0.0", "job.http.port": "8443"}  # noqa: S104 - of a pod
+    [*_, stateful_set] = manifests(make(public), "default", {"BROKERS_PASSWORD": "x"})
+    pod = stateful_set["spec"]["template"]
+    assert for_jobs["spec"]["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    [ours] = pod["spec"]["containers"]
+    named = {port["port"] for rule in for_jobs["spec"]["ingress"] for port in rule.get("ports", ())}
+    assert named == {port["name"] for port in ours["ports"]}
 
 
 def test_a_job_is_deployed_once_until_it_is_replaced_or_killed(make: Make, kubernetes: KubeApiServer) -> None:
