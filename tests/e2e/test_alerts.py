@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import yaml
 from tests.support.otlp_receiver import OtlpReceiver
 from tests.support.visits_job import append, running_visits
 
+from grete.channel.certificate import CertificateFiles, _self_signed
 from grete.cli.main import main
 from grete.monitoring.alerts import alerts, rules
 from grete.testing.server_cluster import free_ports, jars_directory
@@ -181,5 +183,11 @@ def test_what_happens_to_a_real_job_fires_the_alerts_that_say_so(
     assert re.fullmatch("[0-9a-f]{32}", series["exemplars"][0]["labels"]["trace_id"])
     append(home, "odd")
     eventually(lambda: firing(prometheus) == {"GreteDeadLetters"}, "a message was set aside")
+    files = CertificateFiles.of(home / "jobs" / "visits-1")
+    now = datetime.now(UTC)
+    secret, certificate = _self_signed(("localhost",), now - timedelta(days=1), now + timedelta(days=3))
+    files.key.write_bytes(secret)
+    files.certificate.write_bytes(certificate)
+    eventually(lambda: "GreteCertificateEnds" in firing(prometheus), "the certificate ends in three days")
     job[0].kill()
     eventually(lambda: "GreteCoordinatorDown" in firing(prometheus), "the coordinator is gone")

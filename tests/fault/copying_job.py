@@ -110,6 +110,11 @@ class CopyingJob:
         with open_job(self.id) as handle:
             return [row.event for row in handle.history()]
 
+    def told(self) -> str:
+        """The history, for people."""
+        with open_job(self.id) as handle:
+            return "\n".join(f"{row.event} {dict(row.details)}" for row in handle.history())
+
     def epoch(self) -> int:
         """Of the last incarnation that recorded its start."""
         with open_job(self.id) as handle:

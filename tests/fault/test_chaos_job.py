@@ -54,7 +54,8 @@ def copies(home: Path) -> list[int]:
     for path in (home / "jobs" / "chaos-1" / "standby-0").rglob("counts.db"):
         with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
             connection.set_busy_timeout(10_000)  # its standby container writes to it
-            found += [position for (position,) in connection.execute("SELECT position FROM meta")]
+            if connection.table_exists(None, "meta"):  # it may have only just been made
+                found += [position for (position,) in connection.execute("SELECT position FROM meta")]
     return sorted(found)
 
 

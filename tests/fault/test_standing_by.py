@@ -224,7 +224,11 @@ def test_a_job_moves_to_another_version_and_back_while_records_flow(job: Copying
         job.send(100)
         eventually(job.copied_once, "the job goes on")
         eventually(lambda: job.epoch() > epoch, "its start is recorded")  # noqa: B023 - within the turn
-        eventually(lambda: job.events().count("container-exited") == starts, "as many starts")  # noqa: B023
+        eventually(
+            lambda: job.events().count("container-exited") == starts,  # noqa: B023 - within the turn
+            "as many starts",
+            context=job.told,
+        )
     job.stop()
     assert leading.wait(patient(30)) == 0
     assert job.events().count("container-adopted") == 3

@@ -15,12 +15,16 @@ from grete.operations import open_job
 from grete.testing.waiting import eventually
 
 _APPLICATION = """
+import os
+
 import grete
 
 class Visits(grete.StreamTask):
     def process(self, envelope, collector, coordinator):
         if envelope.message == "odd":
             raise ValueError("an odd visit")
+        if envelope.message == "deadly":
+            os._exit(13)
 """
 _CONFIG = {
     "job.name": "visits",

@@ -53,7 +53,7 @@ class _Sessions:
 
     def restore(self) -> None:
         """Nothing where the program has stopped its context, or begun another, meanwhile."""
-        if self.default is None or self.context is not context_of_process():
+        if self.default is None or self.context is None or self.context is not context_of_process():
             return  # one that was made meanwhile has Spark's own settings, and the program may have it
         put_back((self.default, self.active))
         if self.default_of_jvm is None:
