@@ -41,6 +41,7 @@ from grete.private_files import private_directory
 from grete.tasks.commit.base import BatchOutcome
 from grete.text_logs import log_as, shortened
 from grete.wire.container_protocol import ContainerEnvironment, Directive
+from grete.wire.metric_values import ReportedMetrics
 from grete.wire.traces import TraceContext
 
 _log = logging.getLogger("grete.container")
@@ -95,7 +96,7 @@ class ContainerMainLoop:
         self._reporters = MetricsReporters(self._metrics.snapshot, since_ms=SystemClock().wall_ms())
         self._tracer: Tracer | None = None
         self._sender = HeartbeatSender(
-            client, self._id, self._epoch, reactions, metrics=self._metrics.reported
+            client, self._id, self._epoch, reactions, metrics=self._reported_metrics
         )
         self._course = ContainerLifecycle(self._id, self._epoch, self._control, self._report)
 
@@ -115,6 +116,11 @@ class ContainerMainLoop:
         starts, self._starts = self._starts, None
         if starts is not None and self._tracer is not None:
             self._trace("start", starts[0], parent=TraceContext.parse(starts[1]))
+
+    def _reported_metrics(self) -> ReportedMetrics:
+        if self._tracer is not None:
+            self._metrics.add_engine(self._tracer.metrics)
+        return self._metrics.reported()
 
     def _on_directive(self, directive: Directive) -> None:
         self._control.on_directive(directive)
@@ -206,7 +212,6 @@ class ContainerMainLoop:
             self._report(trace=outcome.traced[-1].trace_id)
         if outcome.rewound_ms is not None:
             self._trace("rewind", outcome.rewound_ms)
-        self._metrics.add_engine(self._tracer.metrics)
 
     def _on_batch(self, batch_id: int, outcome: BatchOutcome) -> None:
         self._metrics.add(outcome)

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from tests.support.isolated_application import Start
 from tests.support.isolated_application import start as start
 from tests.support.otlp_receiver import OtlpReceiver
-from tests.support.visits_job import running_visits
+from tests.support.visits_job import JOB, running_visits
 
 import grete
 from grete.cli.main import main
 from grete.clock import SystemClock
 from grete.config.settings import Settings
+from grete.http_client import read_token
+from grete.operations import open_job
 from grete.systems.base import Message
 from grete.systems.factory import open_system
 from grete.testing.job import JobUnderTest
@@ -102,12 +106,30 @@ def test_the_next_coordinator_traces_the_fail_over_and_a_container_its_failure(
     assert failed.process == "samza-container-0"
 
 
+def metrics_of(home: Path) -> dict[str, int]:
+    """What the container has sent and lost, as scrapers see it."""
+    with open_job(JOB) as handle:
+        state = handle.state()
+        token = read_token(handle.state_directory / "http-metrics-token")
+    assert state is not None
+    said = httpx2.get(
+        f"{state.url}/metrics", headers={"Authorization": f"Bearer {token}"}, trust_env=False
+    ).text
+    return {
+        name: int([*re.findall(rf'name="{name}"}} (\d+)', said), 0][0])
+        for name in ("spans-sent", "spans-lost")
+    }
+
+
 def test_so_many_batches_are_traced_as_the_percentage_says(home: Path) -> None:
     with OtlpReceiver() as receiver:
         traced = {"job.traces.endpoint": receiver.endpoint, "job.traces.percent": "0"}
         with running_visits(home, "a visit", **traced):
             eventually(lambda: receiver.named("start"), "what the coordinator does is traced all the same")
             visit(home, 21)
+            eventually(
+                lambda: metrics_of(home)["spans-lost"] == 0 < metrics_of(home)["spans-sent"], "counted"
+            )
         assert not receiver.named("batch")
 
 
