@@ -230,7 +230,7 @@ class Incarnation:
 
     def _open_traces(self, asked: RequestedRun, epoch: int) -> CoordinatorTraces:
         """The coordinator's spans; what they need is looked for before anything of the run is written."""
-        tracer = Tracer.of(asked.settings.traces, self.job, JOB_COORDINATOR)
+        tracer = Tracer.of(asked.settings, self.job, JOB_COORDINATOR)
         self._stack.callback(tracer.close)
         began_ms = self._began_ms if asked.is_submitted else self._led_ms
         return CoordinatorTraces(tracer, asked, epoch, self._clock, began_ms)
@@ -238,7 +238,7 @@ class Incarnation:
     def _report_lineage(self, view: View) -> None:
         """To OpenLineage, where the configuration names a receiver; a job does not stand still for it."""
         try:
-            reporter = reporter_of(self._asked.settings.spark, self.job, self._asked.run_id)
+            reporter = reporter_of(self._asked.settings, self.job, self._asked.run_id)
         except GreteError as error:
             _log.warning("OpenLineage has no run of this job: %s", error)
             return

@@ -284,7 +284,7 @@ class ContainerMainLoop:
 def _tracer(settings: Settings, job: JobId, process: str) -> Tracer:
     """The tracer of the configuration; none where it cannot be had: a job does not stand still for its traces."""
     try:
-        return Tracer.of(settings.traces, job, process)
+        return Tracer.of(settings, job, process)
     except GreteError as error:
         _log.warning("nothing of this container is traced: %s", error)
         return Tracer()

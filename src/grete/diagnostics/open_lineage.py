@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grete import __version__
 from grete.config.secrets import resolve_secrets
-from grete.config.settings.spark import SparkSettings
+from grete.config.settings import Settings
 from grete.diagnostics.background_writer import BackgroundWriter
+from grete.diagnostics.streams import redactor_of
 from grete.extras import require
 from grete.model.ids import JobId
 
@@ -55,21 +56,34 @@ class LineageEvent:
 class LineageReporter:
     """Sends the events of one run of the job. Never waits, but for the last one at its end."""
 
-    def __init__(self, transport: Mapping[str, Any], namespace: str, job: JobId, run_id: str) -> None:
-        """`transport` is what OpenLineage's client is configured with.
+    def __init__(
+        self,
+        transport: Mapping[str, Any],
+        namespace: str,
+        job: JobId,
+        run_id: str,
+        hide: Callable[[str], str],
+    ) -> None:
+        """`transport` is what OpenLineage's client is configured with; `hide` masks secrets in texts.
 
         Raises:
             MissingExtra: the extra `lineage` is not installed.
         """
         require("lineage")
         run = _uuid(run_id)
+        self._hide = hide
         self._writer: BackgroundWriter[tuple[str, LineageEvent]] = BackgroundWriter(
             lambda: _Client(transport, namespace, job, run), name="grete lineage", limit=_LIMIT
         )
 
     def send(self, report: LineageEvent) -> None:
         """Send an event, sooner or later."""
-        self._writer.offer((datetime.now(UTC).isoformat(timespec="milliseconds"), report))
+        self._writer.offer(
+            (
+                datetime.now(UTC).isoformat(timespec="milliseconds"),
+                replace(report, message=self._hide(report.message)),
+            )
+        )
 
     def close(self) -> None:
         """Send what is left, for a moment, and end."""
@@ -77,17 +91,19 @@ class LineageReporter:
             _log.warning("OpenLineage may lack the last event of this job's run: no answer in %g s", _CLOSE_S)
 
 
-def reporter_of(spark: SparkSettings, job: JobId, run_id: str) -> LineageReporter | None:
+def reporter_of(settings: Settings, job: JobId, run_id: str) -> LineageReporter | None:
     """That of a job whose configuration names a receiver of lineage.
 
     Raises:
         MissingExtra: see LineageReporter.
         ConfigError: a reference cannot be resolved.
     """
+    spark = settings.spark
     receiver = spark.lineage_receiver
     if not receiver:
         return None
-    return LineageReporter(client_transport(receiver), spark.lineage_namespace, job, run_id)
+    hide = redactor_of(settings.raw).everything
+    return LineageReporter(client_transport(receiver), spark.lineage_namespace, job, run_id, hide)
 
 
 def client_transport(receiver: Mapping[str, str]) -> dict[str, Any]:

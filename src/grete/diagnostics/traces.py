@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from grete import __version__
-from grete.config.settings.traces import TraceSettings
+from grete.config.settings import Settings
 from grete.diagnostics.background_writer import BackgroundWriter
+from grete.diagnostics.streams import redactor_of
 from grete.errors import StreamError
 from grete.extras import require
 from grete.model.ids import JobId
@@ -51,25 +52,30 @@ class FinishedSpan:
 class Tracer:
     """Takes spans from any thread, and never waits. Without a receiver it takes none."""
 
-    def __init__(self, writer: BackgroundWriter[FinishedSpan] | None = None) -> None:
+    def __init__(
+        self, writer: BackgroundWriter[FinishedSpan] | None = None, hide: Callable[[str], str] = str
+    ) -> None:
+        """`hide` masks secrets in texts."""
         self._writer = writer
+        self._hide = hide
 
     @classmethod
-    def of(cls, settings: TraceSettings, job: JobId, process: str) -> Tracer:
+    def of(cls, settings: Settings, job: JobId, process: str) -> Tracer:
         """One for a process of the job, by its name.
 
         Raises:
             MissingExtra: the extra `otel` is not installed.
             ConfigError: a setting is wrong.
         """
-        if settings.endpoint is None:
+        traces = settings.traces
+        if traces.endpoint is None:
             return cls()
         require("otel")
-        url, headers = settings.url, settings.headers
+        url, headers = traces.url, traces.headers
         writer: BackgroundWriter[FinishedSpan] = BackgroundWriter(
             lambda: _Receiver(url, headers, job, process), name="grete traces", limit=_LIMIT
         )
-        return cls(writer)
+        return cls(writer, redactor_of(settings.raw).everything)
 
     @property
     def is_on(self) -> bool:
@@ -123,9 +129,12 @@ class Tracer:
     ) -> None:
         """Take a span of which `begin` was told."""
         if self._writer is not None and context.is_sampled:
-            self._writer.offer(
-                FinishedSpan(name, context, began_ms, ended_ms, attributes, parent, links, error)
-            )
+            said = {
+                key: self._hide(value) if isinstance(value, str) else value
+                for key, value in attributes.items()
+            }
+            failed = self._hide(error) if error else ""
+            self._writer.offer(FinishedSpan(name, context, began_ms, ended_ms, said, parent, links, failed))
 
     def batches(self, traced: Iterable[TracedBatch]) -> None:
         """Take the span of each batch, with that of its commit, and links to the traces of its records."""

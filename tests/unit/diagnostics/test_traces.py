@@ -25,7 +25,7 @@ OF_A_RECORD = f"00-{10:032x}-{3:016x}-01"
 
 def tracer_to(endpoint: str, **more: str) -> Tracer:
     config = {"job.traces.endpoint": endpoint, **{f"job.traces.{name}": text for name, text in more.items()}}
-    return Tracer.of(Settings.of(config).traces, JOB, "samza-container-0")
+    return Tracer.of(Settings.of(config), JOB, "samza-container-0")
 
 
 @given(st.integers(1, 2**128 - 1), st.integers(1, 2**64 - 1), st.booleans())
@@ -113,8 +113,22 @@ def test_what_is_refused_is_lost_and_counted_and_the_next_arrive(capfd: pytest.C
     assert "takes no spans" in said
 
 
+def test_what_is_secret_is_in_no_span(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKE_KEY", "open-sesame-4711")
+    with OtlpReceiver() as receiver:
+        secret = {"systems.kafka.consumer.sasl.password": "${env:LAKE_KEY}"}
+        endpoint = {"job.traces.endpoint": receiver.endpoint}
+        tracer = Tracer.of(Settings.of({**endpoint, **secret}), JOB, "samza-container-0")
+        said = {"grete.submit.reason": "open-sesame-4711 is the key"}
+        tracer.span("failure", 0, 1, said, error="login with open-sesame-4711 failed")
+        tracer.close()
+        [span] = receiver.spans
+    assert "4711" not in f"{span.error} {span.attributes}"
+    assert "login with" in span.error
+
+
 def test_without_an_endpoint_nothing_is_traced() -> None:
-    tracer = Tracer.of(Settings.of({}).traces, JOB, "samza-container-0")
+    tracer = Tracer.of(Settings.of({}), JOB, "samza-container-0")
     tracer.span("change", 0, 1, {})
     tracer.close()
     assert (tracer.is_on, tracer.metrics) == (False, {})
