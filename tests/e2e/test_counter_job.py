@@ -32,6 +32,13 @@ def test_a_running_job_follows_its_input_and_stops_at_a_batch_boundary(counter_j
     running = start(counter_job)
     try:
         counter_job.wait_until_counted(RECORDS)
+        words = [*counter_job.command("store", "scan"), "counts"]
+        scanned = subprocess.run(
+            words, env=counter_job.environment(), capture_output=True, text=True, timeout=patient(60)
+        )
+        entries = [json.loads(line) for line in scanned.stdout.splitlines()]
+        assert sum(one["value"] for one in entries) == RECORDS, scanned.stderr
+        assert len({one["key"] for one in entries}) == len(entries)
         stop = subprocess.run(
             counter_job.command("stop"),
             env=counter_job.environment(),

@@ -39,6 +39,7 @@ COMMANDS = {
     "checkpoint": "how far each task has come; rewind it",
     "startpoint": "where a task or input starts next",
     "stream": "create, append to, dump, tail and write streams",
+    "store": "what the stores of a job's tasks have at their last commits",
     "logs": "what the containers of a job log",
     "dead-letters": "messages that could not be processed: list them, send them again",
     "job": "delete a job",

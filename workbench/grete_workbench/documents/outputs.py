@@ -86,13 +86,32 @@ _RECORD = {
     "source?": "text or null: who wrote it",
     "error?": "text: why the record is not understood",
 }
+_ENTRY = {
+    "task": "text",
+    "partition": "integer: of the changelog",
+    "offset": "integer: of the record in it that wrote the entry",
+    "timestamp_ms": "integer: when",
+    "key": "any: as the store's serde reads it, where it is one of grete's; else as of `stream dump`",
+    "value": "any: as the key",
+}
 _ENDED = {"job": "text", "state": "text: as it is then; with `--no-wait` what was asked for"}
 _CONTAINER = {
     "container": "text",
     "requested": "text",
     "id": "text or null: of the request; null where the container had no coordinator and was ended at once",
 }
-LINES = frozenset({"stream dump", "stream tail", "logs", "dead-letters list", "leader watch", "ui"})
+LINES = frozenset(
+    {
+        "store get",
+        "store scan",
+        "stream dump",
+        "stream tail",
+        "logs",
+        "dead-letters list",
+        "leader watch",
+        "ui",
+    }
+)
 """Commands that print an object a line, as it comes."""
 SHAPES: Mapping[str, Shape] = {
     "init": {
@@ -277,6 +296,8 @@ SHAPES: Mapping[str, Shape] = {
     "stream grow": {"stream": "text", "before": "integer", "partitions": "integer"},
     "stream quarantine": [{"offset": "integer", "reason": "text"}],
     "stream list": [{"stream": "text", "partitions": "integer", "records": "integer", "compacted": "truth"}],
+    "store get": _ENTRY,
+    "store scan": _ENTRY,
     "logs": {"container": "text", "line": "text"},
     "dead-letters list": {
         "number": "text: PARTITION:OFFSET in the stream of dead letters",
