@@ -26,6 +26,7 @@ application_wheels_directory=${GRETE_APPLICATION_WHEELS:-$cache/application-whee
 client_wheels_directory=${GRETE_CLIENT_WHEELS:-$cache/client-wheels}
 kerberos_directory=${GRETE_KERBEROS_MODULE:-$cache/kerberos-1.3.1}
 kube_apiserver_directory=${GRETE_KUBE_APISERVER:-$cache/kube-apiserver-1.34.4}
+helm_directory=${GRETE_HELM:-$cache/helm-4.0.0}
 otel_collector_directory=${GRETE_OTEL_COLLECTOR:-$cache/otel-collector-0.144.0}
 
 present() { # command, package, what for
@@ -223,6 +224,10 @@ kube_apiserver() { # Kubernetes' own, built from its Go modules: 5 minutes of a 
 
 otel_collector() { # OpenTelemetry's, built from its Go modules: a minute of a processor
   go_program otel-collector "$otel_collector_directory" "the collector of OpenTelemetry"
+}
+
+helm() { # its own commands, built from its Go modules: 2 minutes of a processor
+  go_program helm "$helm_directory" "Helm"
 }
 
 go_program() { # builds scripts/NAME into its directory, by what name for people, with flags of the linker

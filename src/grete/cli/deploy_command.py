@@ -1,12 +1,13 @@
-"""`grete deploy plan|apply|status|kill`."""
+"""`grete deploy plan|apply|status|kill|chart`."""
 
 from __future__ import annotations
 
 import argparse
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grete.cli.options import add_common_options, add_config_option
+from grete.cli.options import add_common_options, add_config_option, argument
 from grete.cli.output import print_json, print_table
 from grete.errors import ConfigError
 from grete.text_logs import utc_text
@@ -27,6 +28,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "apply": ("let the cluster manager run the job", _apply),
         "status": ("what the cluster manager says of the job, and its attempts", _status),
         "kill": ("let the cluster manager end it at once; `grete stop` ends it in order", _kill),
+        "chart": ("write what `apply` would send to Kubernetes as a Helm chart", _chart),
     }
     for name, (text, run) in helps.items():
         sub = actions.add_parser(name, help=text)
@@ -34,7 +36,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         add_common_options(sub)
         sub.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key")
         sub.set_defaults(run=run)
-        if name in ("plan", "apply"):
+        if name in ("plan", "apply", "chart"):
             sub.add_argument(
                 "--until-drained", action="store_true", help="end when what is there is consumed"
             )
@@ -43,6 +45,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
             sub.add_argument(
                 "--check", action="store_true", help="let the API server of Kubernetes look at it, strictly"
             )
+        if name == "chart":
+            sub.add_argument("folder", type=argument(Path), help="where it is written")
+            sub.add_argument("--chart-version", default="0.1.0", metavar="X.Y.Z", help="of the chart (0.1.0)")
         if name == "status":
             sub.add_argument(
                 "--file-sd",
@@ -164,6 +169,24 @@ def _kill(options: argparse.Namespace) -> int:
     ended = manager.kill(deployment)
     words = f"ended {', '.join(ended)}" if ended else "nothing of it runs"
     return _print(options, {"ended": ended}, f"job {deployment.job.shown}: {words}")
+
+
+def _chart(options: argparse.Namespace) -> int:
+    from grete.deploy.chart import IMAGE, write_chart
+    from grete.deploy.kubernetes import Kubernetes
+
+    deployment, manager = _on_a_manager(options)
+    if not isinstance(manager, Kubernetes):
+        raise ConfigError(
+            f"spark.master={deployment.settings.spark.master}: Helm is for Kubernetes; `grete deploy apply` "
+            "deploys the job there"
+        )
+    image = deployment.settings.spark.image or ""
+    options.set = [*options.set, f"spark.kubernetes.container.image={IMAGE}"]
+    charted, _ = _opened(options)
+    files = write_chart(charted, image, options.folder, options.chart_version)
+    text = "\n".join(map(str, files))
+    return _print(options, {"files": [str(file) for file in files]}, text)
 
 
 def _document(one: Deployed) -> dict[str, object]:

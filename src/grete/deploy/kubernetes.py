@@ -115,7 +115,7 @@ class Kubernetes(ClusterManager):
 
     def plan(self, deployment: Deployment) -> DeploymentPlan:
         """See ClusterManager. Of a kubeconfig the namespace alone is read."""
-        deployment = _without_those_of_the_template(deployment)
+        deployment = without_secrets_of_the_template(deployment)
         found = _named_namespace(deployment) or find_namespace(deployment.settings.kubernetes)
         namespace = found or _DEFAULT
         made = manifests(deployment, namespace, dict.fromkeys(deployment.secrets, MASK))
@@ -135,14 +135,14 @@ class Kubernetes(ClusterManager):
         Raises:
             CoordinationError: it refuses an object; the message says why.
         """
-        deployment = _without_those_of_the_template(deployment)
+        deployment = without_secrets_of_the_template(deployment)
         with _opened(deployment) as namespace:
             for made in manifests(deployment, namespace.name, dict.fromkeys(deployment.secrets, "")):
                 namespace.create(made, _DRY)
 
     def apply(self, deployment: Deployment, *, replace: bool) -> Deployed:
         """See ClusterManager."""
-        deployment = _without_those_of_the_template(deployment)
+        deployment = without_secrets_of_the_template(deployment)
         secrets = deployment.secret_values(os.environ)
         with _opened(deployment) as namespace:
             made = manifests(deployment, namespace.name, secrets)
@@ -186,7 +186,7 @@ def _opened(deployment: Deployment) -> Iterator[_Namespace]:
         yield _Namespace(server, _named_namespace(deployment) or access.namespace or _DEFAULT)
 
 
-def _without_those_of_the_template(deployment: Deployment) -> Deployment:
+def without_secrets_of_the_template(deployment: Deployment) -> Deployment:
     """The deployment without the secrets that the pod has from the cluster: their values are not known here."""
     given = variables_of_template(deployment.settings.spark)
     return replaced(deployment, secrets=tuple(name for name in deployment.secrets if name not in given))

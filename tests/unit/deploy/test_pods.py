@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import yaml
 
 from grete.assembly.submission import RunOptions
+from grete.cli.main import main
 from grete.config.properties import parse_properties
 from grete.deploy.deployment import prepare
 from grete.deploy.kubernetes import Kubernetes
@@ -167,3 +169,35 @@ def test_a_template_that_is_no_pod_is_named(
     with pytest.raises(ConfigError, match=said) as refused:
         planned(home, **{f"{key}File": str(file), f"{key}ContainerName": "main"})
     assert str(file) in str(refused.value)
+
+
+def chart(home: Path, folder: Path, **config: str) -> tuple[int, str]:
+    file = home / "flights.properties"
+    file.write_text("".join(f"{key}={value}\n" for key, value in {**CONFIG, **config}.items()))
+    return main(["deploy", "chart", "--config", str(file), str(folder)]), str(folder)
+
+
+def test_a_chart_has_the_objects_of_the_plan_and_no_secret(home: Path, tmp_path: Path) -> None:
+    lake = {"spark.hadoop.fs.s3a.secret.key": "${env:LAKE_KEY}", "app.text": "{{ stays }}"}
+    assert chart(home, tmp_path / "chart", **lake)[0] == 0
+    templates = (tmp_path / "chart" / "templates" / "job.yaml").read_text()
+    kinds = re.findall(r"^kind: (\w+)$", templates, re.MULTILINE)
+    assert kinds == ["ServiceAccount", "Role", "RoleBinding", "Secret", "StatefulSet"]
+    values = yaml.safe_load((tmp_path / "chart" / "values.yaml").read_text())
+    assert values == {"image": "flights:1", "secrets": {"LAKE_KEY": ""}}
+    assert '{{ "{{" }} stays }}' in templates
+    before = templates
+    assert chart(home, tmp_path / "chart", **lake)[0] == 0
+    assert (tmp_path / "chart" / "templates" / "job.yaml").read_text() == before
+
+
+def test_a_chart_with_a_secret_itself_or_into_a_folder_of_something_else_is_refused(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert chart(home, tmp_path / "chart", **{"spark.hadoop.fs.s3a.secret.key": "hunter2hunter2"})[0] == 2
+    said = capsys.readouterr().err
+    assert "spark.hadoop.fs.s3a.secret.key" in said
+    assert "hunter2" not in said
+    assert not (tmp_path / "chart").exists()
+    assert chart(home, home)[0] == 2
+    assert "is no chart, and not empty" in capsys.readouterr().err

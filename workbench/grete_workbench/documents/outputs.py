@@ -138,6 +138,7 @@ SHAPES: Mapping[str, Shape] = {
     "deploy apply": {"job": "text", **_DEPLOYED},
     "deploy status": [_DEPLOYED],
     "deploy kill": {"ended": ["text: ids"]},
+    "deploy chart": {"files": ["text"]},
     "status": [
         {
             "job": "text",

@@ -1,0 +1,98 @@
+"""A job's chart by Helm itself: linted, rendered, and taken by the API server of Kubernetes."""
+
+from __future__ import annotations
+
+import subprocess
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from grete.cli.main import main
+from grete.testing.server_cluster import jars_directory
+from grete_workbench.kube_apiserver import KubeApiServer
+
+pytestmark = [pytest.mark.fault, pytest.mark.nightly]
+PROGRAM = jars_directory("GRETE_HELM", "helm-4.0.0") / "helm"
+CONFIG = {
+    "job.name": "flights",
+    "task.class": "flights:Flights",
+    "task.inputs": "kafka.in",
+    "systems.kafka.samza.factory": "kafka",
+    "systems.kafka.producer.bootstrap.servers": "kafka:9092",
+    "systems.kafka.consumer.sasl.password": "${env:BROKERS_PASSWORD}",
+    "spark.master": "k8s://https://kubernetes.default.svc",
+    "spark.kubernetes.container.image": "registry.example/flights:1",
+    "app.text": "{{ .Values.image }} stays",
+    "job.http.host": "0.0.0.0",  # noqa: S104 - of a pod
+    "job.http.port": "8443",
+}
+PATHS = {
+    "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
+    "Service": "/api/v1/namespaces/{}/services",
+    "Secret": "/api/v1/namespaces/{}/secrets",
+    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
+    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
+    "StatefulSet": "/apis/apps/v1/namespaces/{}/statefulsets",
+}
+
+
+def helm(*words: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([PROGRAM, *map(str, words)], capture_output=True, text=True)
+
+
+@pytest.fixture
+def chart(home: Path, tmp_path: Path) -> Path:
+    file = tmp_path / "flights.properties"
+    file.write_text("".join(f"{key}={value}\n" for key, value in CONFIG.items()))
+    assert main(["deploy", "chart", "--config", str(file), str(tmp_path / "chart")]) == 0
+    return tmp_path / "chart"
+
+
+def rendered(chart: Path, namespace: str, *more: str) -> dict[str, dict[str, Any]]:
+    given = ("--namespace", namespace, "--set", "secrets.BROKERS_PASSWORD=se same: {{x}}", *more)
+    done = helm("template", "flights", chart, *given)
+    assert done.returncode == 0, done.stderr
+    return {one["kind"]: one for one in yaml.safe_load_all(done.stdout)}
+
+
+def test_helm_finds_nothing_wrong_and_wants_each_secret(chart: Path) -> None:
+    assert helm("lint", "--strict", chart, "--set", "secrets.BROKERS_PASSWORD=x").returncode == 0
+    without = helm("template", "flights", chart)
+    assert without.returncode != 0
+    assert "secrets.BROKERS_PASSWORD is not set" in without.stderr
+
+
+def test_the_api_server_takes_what_helm_makes_and_values_are_where_they_belong(
+    chart: Path, kubernetes: KubeApiServer
+) -> None:
+    namespace = f"helm-{uuid.uuid4().hex[:8]}"
+    kubernetes.call(
+        "POST",
+        "/api/v1/namespaces",
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
+    )
+    made = rendered(chart, namespace, "--set", "image=registry.example/flights:2")
+    assert set(made) == set(PATHS)
+    for kind, one in made.items():
+        path = f"{PATHS[kind].format(namespace)}?dryRun=All&fieldValidation=Strict"
+        assert kubernetes.call("POST", path, one)["metadata"]["name"] == one["metadata"]["name"]
+    secret, pod = made["Secret"], made["StatefulSet"]["spec"]["template"]["spec"]
+    assert secret["stringData"]["BROKERS_PASSWORD"] == "se same: {{x}}"  # noqa: S105
+    shipped = secret["stringData"]["job.properties"]
+    assert "app.text={{ .Values.image }} stays" in shipped
+    assert "spark.kubernetes.container.image=registry.example/flights:2" in shipped
+    assert f"spark.kubernetes.namespace={namespace}" in shipped
+    [ours] = pod["containers"]
+    assert ours["image"] == "registry.example/flights:2"
+    [volume] = [one for one in pod["volumes"] if one["name"] == "config"]
+    assert volume["secret"]["secretName"] == secret["metadata"]["name"]
+
+
+def test_the_same_configuration_is_the_same_chart_and_another_release_another_deployment(chart: Path) -> None:
+    first, again = (rendered(chart, "shop") for _ in range(2))
+    assert first == again
+    upgraded = rendered(chart, "shop", "--is-upgrade")
+    assert upgraded["Secret"]["metadata"]["name"].startswith(first["Secret"]["metadata"]["name"][:-1])
