@@ -19,6 +19,7 @@ from grete.spark.session.kafka_options import StreamAddress, sink_settings
 _log = logging.getLogger("grete.coordinator")
 _EVERY_S = 60.0
 _SOON_S = 0.5
+_LAST_LOOK_S = 5.0
 _OBJECT_STORES = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "abfss": "abfss", "wasbs": "wasbs"}
 _DATABASES = {"postgresql": "postgres"}
 
@@ -49,8 +50,14 @@ class LineageRun:
     def _report(self, kind: str, message: str = "") -> None:
         try:
             self._reporter.send(self._made(kind, message))
-        except GreteError as error:
-            _log.warning("OpenLineage has no %s of this job's run: %s", kind, error)
+        except Exception as error:  # noqa: BLE001 - of a thread, and at the job's end: it is not the job's doing
+            is_ours = isinstance(error, GreteError)
+            _log.warning(
+                "OpenLineage has no %s of this job's run: %s",
+                kind,
+                error,
+                exc_info=None if is_ours else error,
+            )
 
     def _made(self, kind: str, message: str) -> LineageEvent:
         settings, model = self._view.containers.serving()
@@ -83,7 +90,7 @@ class LineageRun:
             return
         self._closed.set()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(_LAST_LOOK_S)
         if kind and not self._is_known:
             self._report(self._kind)
         if kind:

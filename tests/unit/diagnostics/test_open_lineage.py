@@ -6,13 +6,13 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from tests.support.otlp_receiver import OtlpReceiver
 from tests.support.visits_job import append, running_visits
 
-from grete.assembly.lineage_run import dataset_of, table_of
+from grete.assembly.lineage_run import LineageRun, dataset_of, table_of
 from grete.cli.main import main
 from grete.config.settings import Settings
 from grete.diagnostics.open_lineage import client_transport
@@ -94,6 +94,28 @@ def test_without_the_client_the_job_runs_and_the_log_names_the_extra(
     with running_visits(home, "a visit", **to_file(home)):
         pass
     assert "pip install 'grete[lineage]'" in (home / "run.log").read_text()
+
+
+def test_what_goes_wrong_with_an_event_costs_the_event_and_not_the_end_of_the_job(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken:
+        closed = False
+
+        @property
+        def containers(self) -> NoReturn:
+            raise KeyError("kafka.bootstrap.servers")
+
+        def send(self, event: object) -> None:
+            raise AssertionError("there is none")
+
+        def close(self) -> None:
+            self.closed = True
+
+    broken: Any = Broken()
+    LineageRun(broken, broken, tmp_path, is_new=True).close("COMPLETE")
+    assert broken.closed
+    assert "OpenLineage has no COMPLETE of this job's run: 'kafka.bootstrap.servers'" in caplog.text
 
 
 @pytest.mark.parametrize(
