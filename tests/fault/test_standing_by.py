@@ -229,6 +229,9 @@ def test_a_job_moves_to_another_version_and_back_while_records_flow(job: Copying
             "as many starts",
             context=job.told,
         )
+        # one that has only just begun knows no coordinator but the one that is killed next, and would be started anew
+        job.send(100)
+        eventually(job.copied_once, "the container that was started works")
     job.stop()
     assert leading.wait(patient(30)) == 0
     assert job.events().count("container-adopted") == 3
