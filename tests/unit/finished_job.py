@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from grete.model.ids import ContainerId, JobId
+from grete.model.streams import StreamSpec
 from grete.operations import JobHandle, open_job
+from grete.systems.local.system import LocalSystem, Message
 
 JOB, ZERO = JobId("orders"), ContainerId("0")
 CONFIG = {
@@ -28,6 +30,23 @@ GROUPER = "org.apache.samza.container.grouper.stream.GroupByPartitionFactory"
 def opened() -> Iterator[JobHandle]:
     with open_job(JOB, must_exist=False) as handle:
         yield handle
+
+
+def changelog_of_totals(system: LocalSystem) -> str:
+    """The changelog of the job's store: numbers as Samza writes them, by keys that are texts. Its stream."""
+    with opened() as handle:
+        handle.stream.change_config({"stores.totals.msg.serde": "long"}, run_id="r", reason="")
+        stream = handle.settings.store("totals").changelog_stream(handle.job)
+    system.create_stream(StreamSpec(stream, 2, compacted=True))
+    entries = [("a", 1, 0), ("b", 2, 0), ("a", 3, 0), ("c", 4, 0), ("c", None, 0), ("z", 5, 1)]
+    system.append(
+        stream,
+        (
+            Message(key.encode(), None if value is None else value.to_bytes(8, "big"), 1, partition=partition)
+            for key, value, partition in entries
+        ),
+    )
+    return stream
 
 
 def config_file(job: Path, **changes: str) -> str:

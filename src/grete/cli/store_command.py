@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from itertools import islice
 
-from grete.cli.options import add_job_options, argument, opened_job, warn
+from grete.cli.options import add_job_options, count, opened_job, warn
 from grete.cli.output import print_json_line
 from grete.extras import require
 
@@ -16,16 +16,16 @@ def declare(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True)
     get = actions.add_parser("get", help="what a store has of a key, at the last commit of its task")
     add_job_options(get)
-    get.add_argument("store", type=argument(str))
-    get.add_argument("key", type=argument(str), help="text as it is, other keys as JSON")
-    get.add_argument("--task", type=argument(str), help="only in the store of this task")
+    get.add_argument("store")
+    get.add_argument("key", help="text as it is, other keys as JSON")
+    get.add_argument("--task", help="only in the store of this task")
     get.set_defaults(run=_get)
     scan = actions.add_parser("scan", help="the entries of a store, an object a line")
     add_job_options(scan)
-    scan.add_argument("store", type=argument(str))
-    scan.add_argument("--prefix", type=argument(str), default="", help="only keys that begin so")
-    scan.add_argument("--task", type=argument(str), help="only in the store of this task")
-    scan.add_argument("-n", "--limit", type=argument(int), help="so many entries at most")
+    scan.add_argument("store")
+    scan.add_argument("--prefix", default="", help="only keys that begin so")
+    scan.add_argument("--task", help="only in the store of this task")
+    scan.add_argument("-n", "--limit", type=count, help="so many entries at most")
     scan.set_defaults(run=_scan)
 
 

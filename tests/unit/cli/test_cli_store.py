@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.finished_job import Output, opened
+from tests.unit.finished_job import Output, changelog_of_totals, opened
 
 from grete.cli.main import main
-from grete.model.streams import StreamSpec
 from grete.operations.store_entries import store_entries
 from grete.systems.local.system import LocalSystem, Message
 from grete.testing.clock import ManualClock
@@ -18,20 +17,7 @@ from grete.testing.clock import ManualClock
 
 @pytest.fixture(autouse=True)
 def changelog(job: Path, system: LocalSystem) -> str:
-    """Numbers as Samza writes them, by keys that are texts."""
-    with opened() as handle:
-        handle.stream.change_config({"stores.totals.msg.serde": "long"}, run_id="r", reason="")
-        stream = handle.settings.store("totals").changelog_stream(handle.job)
-    system.create_stream(StreamSpec(stream, 2, compacted=True))
-    entries = [("a", 1, 0), ("b", 2, 0), ("a", 3, 0), ("c", 4, 0), ("c", None, 0), ("z", 5, 1)]
-    system.append(
-        stream,
-        (
-            Message(key.encode(), None if value is None else value.to_bytes(8, "big"), 7, partition=partition)
-            for key, value, partition in entries
-        ),
-    )
-    return stream
+    return changelog_of_totals(system)
 
 
 def printed(capsys: Output, *words: str, code: int = 0) -> list[dict[str, Any]]:
@@ -41,7 +27,7 @@ def printed(capsys: Output, *words: str, code: int = 0) -> list[dict[str, Any]]:
 
 def test_a_key_has_its_last_value_with_the_record_that_wrote_it(capsys: Output) -> None:
     assert printed(capsys, "get", "a") == [
-        {"task": "Partition 0", "partition": 0, "offset": 2, "timestamp_ms": 7, "key": "a", "value": 3}
+        {"task": "Partition 0", "partition": 0, "offset": 2, "timestamp_ms": 1, "key": "a", "value": 3}
     ]
 
 
@@ -82,6 +68,14 @@ def test_another_store_or_task_is_refused_by_what_there_is(
 ) -> None:
     assert main(["store", *words]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_no_number_of_entries_is_refused(capsys: Output) -> None:
+    for number in ("-1", "many"):
+        with pytest.raises(SystemExit) as ended:
+            main(["store", "scan", "--job", "orders", "totals", "-n", number])
+        assert ended.value.code == 2
+    assert "Traceback" not in capsys.readouterr().err
 
 
 def test_the_state_of_a_pipeline_is_sparks(capsys: Output) -> None:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 from starlette.testclient import TestClient
-from tests.unit.finished_job import opened
+from tests.unit.finished_job import changelog_of_totals, opened
 
 from grete.model.streams import StreamSpec
 from grete.pages.watch import Watch
@@ -37,19 +37,7 @@ def test_records_of_a_stream_are_shown_from_an_offset_and_by_their_text(reader: 
 @pytest.fixture
 def changelog(watch: Watch, system: LocalSystem) -> None:
     """The changelog of the finished job's store: numbers as Samza writes them, by keys that are texts."""
-    with opened() as handle:
-        keys = {"stores.totals.msg.serde": "long"}
-        handle.stream.change_config(keys, run_id="r", reason="")
-        stream = handle.settings.store("totals").changelog_stream(handle.job)
-    system.create_stream(StreamSpec(stream, 2, compacted=True))
-    entries = [("a", 1, 0), ("b", 2, 0), ("a", 3, 0), ("c", 4, 0), ("c", None, 0), ("z", 5, 1)]
-    system.append(
-        stream,
-        (
-            Message(key.encode(), None if value is None else value.to_bytes(8, "big"), 1, partition=partition)
-            for key, value, partition in entries
-        ),
-    )
+    changelog_of_totals(system)
 
 
 @pytest.mark.usefixtures("changelog")
