@@ -9,33 +9,21 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.unit.deploy.test_pods import CONFIG
 
 from grete.cli.main import main
+from grete.deploy.kubernetes import _COLLECTIONS
 from grete.testing.server_cluster import jars_directory
 from grete_workbench.kube_apiserver import KubeApiServer
 
 pytestmark = [pytest.mark.fault, pytest.mark.nightly]
 PROGRAM = jars_directory("GRETE_HELM", "helm-4.0.0") / "helm"
-CONFIG = {
-    "job.name": "flights",
-    "task.class": "flights:Flights",
-    "task.inputs": "kafka.in",
-    "systems.kafka.samza.factory": "kafka",
-    "systems.kafka.producer.bootstrap.servers": "kafka:9092",
+JOB = {
+    **{key: value for key, value in CONFIG.items() if key != "spark.kubernetes.namespace"},
     "systems.kafka.consumer.sasl.password": "${env:BROKERS_PASSWORD}",
-    "spark.master": "k8s://https://kubernetes.default.svc",
-    "spark.kubernetes.container.image": "registry.example/flights:1",
     "app.text": "{{ .Values.image }} stays",
     "job.http.host": "0.0.0.0",  # noqa: S104 - of a pod
     "job.http.port": "8443",
-}
-PATHS = {
-    "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
-    "Service": "/api/v1/namespaces/{}/services",
-    "Secret": "/api/v1/namespaces/{}/secrets",
-    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
-    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
-    "StatefulSet": "/apis/apps/v1/namespaces/{}/statefulsets",
 }
 
 
@@ -46,7 +34,7 @@ def helm(*words: object) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def chart(home: Path, tmp_path: Path) -> Path:
     file = tmp_path / "flights.properties"
-    file.write_text("".join(f"{key}={value}\n" for key, value in CONFIG.items()))
+    file.write_text("".join(f"{key}={value}\n" for key, value in JOB.items()))
     assert main(["deploy", "chart", "--config", str(file), str(tmp_path / "chart")]) == 0
     return tmp_path / "chart"
 
@@ -75,9 +63,9 @@ def test_the_api_server_takes_what_helm_makes_and_values_are_where_they_belong(
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
     )
     made = rendered(chart, namespace, "--set", "image=registry.example/flights:2")
-    assert set(made) == set(PATHS)
+    assert set(made) == set(_COLLECTIONS) - {"Pod"}
     for kind, one in made.items():
-        path = f"{PATHS[kind].format(namespace)}?dryRun=All&fieldValidation=Strict"
+        path = f"{_COLLECTIONS[kind].format(namespace)}?dryRun=All&fieldValidation=Strict"
         assert kubernetes.call("POST", path, one)["metadata"]["name"] == one["metadata"]["name"]
     secret, pod = made["Secret"], made["StatefulSet"]["spec"]["template"]["spec"]
     assert secret["stringData"]["BROKERS_PASSWORD"] == "se same: {{x}}"  # noqa: S105

@@ -14,7 +14,6 @@ from grete.api import IncomingMessageEnvelope, MessageCollector
 from grete.application.context import TaskControl
 from grete.errors import GreteError, WireError
 from grete.model.ending import causes
-from grete.model.streams import Headers
 
 FAILURES = (Exception, SystemExit)
 """Whatever a call of the application's code fails with. Its `sys.exit` ends no process of ours: a worker that ended
@@ -22,10 +21,9 @@ by it was begun again and again, without a word of the message."""
 
 
 class TimedCollector(MessageCollector, Protocol):
-    """A collector that knows the time and the headers of the message in hand."""
+    """A collector that knows the time of the message in hand."""
 
     timestamp_ms: int
-    in_hand: Headers
 
 
 def call_for_each(
@@ -37,7 +35,7 @@ def call_for_each(
     """Call `process` for each message, up to the one after which the task wants a commit."""
     # the constructor of a NamedTuple is a Python function; this is what it calls
     for envelope in map(tuple.__new__, repeat(IncomingMessageEnvelope), fields):
-        collector.timestamp_ms, collector.in_hand = envelope[4], envelope[5]
+        collector.timestamp_ms = envelope[4]
         process(envelope, collector, control)
         if control.wants_commit:
             break

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import index
 from typing import Any, Generic, TypeVar
 
+from grete.api import IncomingMessageEnvelope
 from grete.application.pipe import Blob, pack_column
 from grete.application.serdes import StreamSerdes, base_of
 from grete.errors import ApplicationError
@@ -221,6 +222,20 @@ class GatheringCollector(Generic[Output]):
         output.keys.append(key_bytes)
         output.values.append(value)
         output.timestamps_ms.append(time_ms)
+
+    def passing_traces(self, process: Callable[..., object]) -> Callable[..., object]:
+        """`process`, such that what it sends goes on with the trace of the message that it is called for.
+
+        Where traces are not passed on it is the same: nothing is to be done for each message then.
+        """
+        if not self._passes_traces:
+            return process
+
+        def traced(envelope: IncomingMessageEnvelope, *rest: Any) -> object:
+            self.in_hand = envelope.headers
+            return process(envelope, *rest)
+
+        return traced
 
     def begin_message(self) -> None:
         """From here on `undo_message` can take back what is sent."""

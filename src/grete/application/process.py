@@ -124,7 +124,7 @@ class ApplicationServer:
         if self._is_async:
             process = self._finished(process)
         try:
-            call_for_each(fields, process, task.collector, task.control)
+            call_for_each(fields, task.collector.passing_traces(process), task.collector, task.control)
         except FAILURES as error:
             # the iterator has given exactly the offsets up to the message in hand, also when a serde refused it
             raise FailedAt(len(offsets) - length_hint(left) - 1, error) from None

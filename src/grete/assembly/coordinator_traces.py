@@ -49,6 +49,7 @@ class CoordinatorTraces:
         if beginning is not None:
             why = {"grete.submit.reason": self._run.reason} if self._run.reason else {}
             name = "submit" if self._run.is_submitted else "fail-over"
-            self._tracer.end(beginning, name, self._began_ms, now_ms, {**said, **why}, parent=self._parent)
+            told = {**said, **why}
+            self._tracer.span(name, self._began_ms, now_ms, told, context=beginning, parent=self._parent)
         why = {"grete.change.cause": cause} if cause else {}
         self._tracer.span("change", now_ms - 1000 * seconds, now_ms, {**said, **why}, parent=beginning)

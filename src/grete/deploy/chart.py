@@ -4,7 +4,6 @@ installations differ.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +30,6 @@ _PLACES = {
     IMAGE: "{{ .Values.image }}",
     _REVISION: "{{ .Release.Revision }}",
 }
-_BRACES = re.compile(r"\{\{")
 _ID_LENGTH = 10
 
 
@@ -95,7 +93,7 @@ def _templated(made: Mapping[str, Any], deployment: Deployment) -> str:
             f'  {name}: {{{{ required "secrets.{name} is not set" .Values.secrets.{name} | quote }}}}\n'
             for name in deployment.secrets
         )
-    text = _BRACES.sub('{{ "{{" }}', yaml.safe_dump(made, sort_keys=False, width=1_000_000))
+    text = yaml.safe_dump(made, sort_keys=False, width=1_000_000).replace("{{", '{{ "{{" }}')
     for place, template in _PLACES.items():
         text = text.replace(place, template)
     return text + secrets

@@ -97,37 +97,14 @@ class Tracer:
         ended_ms: float,
         attributes: Attributes,
         *,
+        context: TraceContext | None = None,
         parent: TraceContext | None = None,
         links: Sequence[TraceContext] = (),
         error: str = "",
-        trace_id: int | None = None,
     ) -> TraceContext:
-        """Take a span that is over; returns how those below it name it."""
-        context = self.begin(parent, trace_id)
-        self.end(context, name, began_ms, ended_ms, attributes, parent=parent, links=links, error=error)
-        return context
-
-    def begin(self, parent: TraceContext | None, trace_id: int | None = None) -> TraceContext:
-        """How those below a span name it before it is over. Without a parent it begins a trace."""
-        if parent is not None:
-            trace_id = parent.trace_id
-        elif trace_id is None:
-            trace_id = random.getrandbits(128) or 1
-        return TraceContext(trace_id, random.getrandbits(64) or 1, parent is None or parent.is_sampled)
-
-    def end(
-        self,
-        context: TraceContext,
-        name: str,
-        began_ms: float,
-        ended_ms: float,
-        attributes: Attributes,
-        *,
-        parent: TraceContext | None = None,
-        links: Sequence[TraceContext] = (),
-        error: str = "",
-    ) -> None:
-        """Take a span of which `begin` was told."""
+        """Take a span that is over; returns how those below it name it, which is `context` where `begin` gave one."""
+        if context is None:
+            context = self.begin(parent)
         if self._writer is not None and context.is_sampled:
             said = {
                 key: self._hide(value) if isinstance(value, str) else value
@@ -135,14 +112,23 @@ class Tracer:
             }
             failed = self._hide(error) if error else ""
             self._writer.offer(FinishedSpan(name, context, began_ms, ended_ms, said, parent, links, failed))
+        return context
+
+    def begin(self, parent: TraceContext | None = None, trace_id: int | None = None) -> TraceContext:
+        """How those below a span name it before it is over. Without a parent it begins a trace."""
+        if parent is not None:
+            trace_id = parent.trace_id
+        elif trace_id is None:
+            trace_id = random.getrandbits(128) or 1
+        return TraceContext(trace_id, random.getrandbits(64) or 1, parent is None or parent.is_sampled)
 
     def batches(self, traced: Iterable[TracedBatch]) -> None:
         """Take the span of each batch, with that of its commit, and links to the traces of its records."""
         for batch in traced:
             links = [link for text in batch.links if (link := TraceContext.parse(text)) is not None]
             said = {"grete.batch.id": batch.batch_id, "grete.batch.records": batch.records}
-            trace = int(batch.trace_id, 16)
-            whole = self.span("batch", batch.began_ms, batch.ended_ms, said, links=links, trace_id=trace)
+            whole = self.begin(trace_id=int(batch.trace_id, 16))
+            self.span("batch", batch.began_ms, batch.ended_ms, said, context=whole, links=links)
             began_ms = batch.ended_ms - 1000 * batch.commit_s
             self.span("commit", max(batch.began_ms, began_ms), batch.ended_ms, said, parent=whole)
 

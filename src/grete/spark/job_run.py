@@ -36,8 +36,8 @@ def run_job(
     """Work for one assignment, from the fence to the end: drained, interrupted, or shut down by a task.
 
     `kept` is the container's. `on_at_work` is called when it begins to look for input, `on_progress` with Spark's
-    own figures of a pipeline's batches, `on_outputs` with the streams that one writes. Spark
-    is stopped when the process ends.
+    own figures of a pipeline's batches, `on_outputs` with the streams that one writes. Spark is
+    stopped when the process ends.
 
     Raises:
         GreteError: see `open_resources`, `run_epoch` and `Query.run`.

@@ -42,11 +42,13 @@ class BatchTraces:
         self._links = {}
         log_as(batch=str(batch_id), trace=self._trace)
 
-    def arrived(self, records: Iterable[pa.RecordBatch]) -> None:
-        """Records of the batch are there, if there are any."""
-        for rows in records if self._trace else ():
-            if self._began_ms is None:
-                self._began_ms = self._clock.wall_ms()
+    def arrived(self, records: Iterable[pa.RecordBatch] = ()) -> None:
+        """Records of the batch are there, of which these have headers to look at."""
+        if not self._trace:
+            return
+        if self._began_ms is None:
+            self._began_ms = self._clock.wall_ms()
+        for rows in records:
             if len(self._links) < _LINKS:
                 self._links |= dict.fromkeys(parents_of(headers_of(rows.slice(0, _ROWS)) or ()))
 

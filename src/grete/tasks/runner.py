@@ -204,7 +204,8 @@ class TaskRun:
     def _process_all(self, ssp_index: int, rows: pa.RecordBatch) -> int:
         ssp = self._spec.ssps[ssp_index]
         serdes = self.worker.serdes[ssp_index]
-        collector, control, process = self.worker.collector, self.worker.control, self._task.process
+        collector, control = self.worker.collector, self.worker.control
+        process = collector.passing_traces(self._task.process)
         offsets = iter(rows.column(_OFFSET).cast(pa.string()).to_pylist())
         keys, messages = (
             values_of(rows.column(_KEY), serdes.key),

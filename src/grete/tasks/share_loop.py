@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from grete.clock import Clock
 from grete.model.ids import SystemStreamPartition
@@ -26,6 +26,7 @@ from grete.tasks.share_limits import CommitSize, Pace, ShareLimits
 from grete.tasks.shares import Committed, ShareStart
 from grete.tasks.spec import RunnerSpec, TaskReport, advanced
 from grete.tasks.timers import DueCalls
+from grete.wire.traces import TracedBatch
 
 _BACKLOG_S = 0.2
 """While there is more input than one poll gives, a transaction goes on so long: a commit takes about 10 ms, and
@@ -244,7 +245,7 @@ class ShareLoop:
             wanted = min(self._pace.rows, self._size.records - gathered.records)
             arrived = self._input.poll(wanted, min(wait_s, _SLICE_S) if gathered.runs else wait_s)
             count = sum(one.records.num_rows for one in arrived if one.records is not None)
-            if self._traces is not None:
+            if self._traces is not None and count:
                 self._traces.arrived(one.records for one in arrived if one.records is not None)
             processing_s = self._clock.monotonic_s()
             is_cut = self._process(arrived, gathered)
@@ -341,11 +342,11 @@ class ShareLoop:
         self._take(reports)
         self._shut_down({report.task for report in reports if report.shutdown_task})
         moved, size = self._input.take_moved(), self._gathered.bytes
-        committed = Committed(self._slot, self._batch, reports, moved, bytes=size)
+        traced: tuple[TracedBatch, ...] = ()
         if self._traces is not None:
             commit_s = max((report.commit_s for report in reports), default=0.0)
             traced = self._traces.committed(self._batch, self._gathered.records, commit_s)
-            committed = replace(committed, traced=traced)
+        committed = Committed(self._slot, self._batch, reports, moved, bytes=size, traced=traced)
         self._batch += 1
         self._committed_at_s = self._clock.monotonic_s()
         return committed

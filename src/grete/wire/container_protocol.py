@@ -58,9 +58,9 @@ class Heartbeat(Struct, frozen=True):
     `records` counts the messages processed since it started. `serial` is the number of what it runs; `paused` the
     barrier at which it waits, 0 when at none. `commits` counts the batches that were committed, `commit_seconds` is
     the time that took in all, `last_commit_seconds` the last; `dead_letters` counts what these set aside. `metrics`
-    are in one of several. `trace` is that of the last batch that was traced, `outputs`
-    the streams that a pipeline writes. With `known`, the directive that the
-    container has, the answer may be held until there is another one (`HELD_AT_MOST_S`).
+    are in one of several. `trace` is that of the last batch that was traced, `outputs` the streams that a pipeline
+    writes. With `known`, the directive that the container has, the answer may be held until there is another one
+    (`HELD_AT_MOST_S`).
     """
 
     epoch: Integer

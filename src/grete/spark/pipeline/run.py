@@ -6,7 +6,7 @@ import logging
 import zlib
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from py4j.protocol import Py4JNetworkError
 from pyspark.sql import DataFrame, SparkSession
@@ -213,17 +213,15 @@ class PipelineRun:
 
     def _traced(self, run: RunBatch) -> RunBatch:
         """The same, with a trace for each batch where the job's batches are traced."""
-        clock = SystemClock()
-        traces = BatchTraces.of(self._settings.traces, clock)
+        traces = BatchTraces.of(self._settings.traces, SystemClock())
         if traces is None:
             return run
 
         def traced(batch: DataFrame, batch_id: int, end: SourceOffsets) -> BatchOutcome:
             traces.begin(batch_id)
-            began_ms = clock.wall_ms()
+            traces.arrived()
             outcome = run(batch, batch_id, end)
-            traced = traces.committed(batch_id, outcome.records, outcome.commit_s)
-            outcome.traced = [replace(one, began_ms=began_ms) for one in traced]
+            outcome.traced = traces.committed(batch_id, outcome.records, outcome.commit_s)
             return outcome
 
         return traced
