@@ -12,7 +12,7 @@ from grete.clock import Clock, SystemClock
 from grete.errors import ConfigError
 from grete.model.ids import TaskName
 from grete.operations.job_handle import JobHandle
-from grete.operations.stream_records import Decode, StreamRecord, first_offset, read_records, store_decoders
+from grete.operations.stream_records import Decode, StreamRecord, first_offset, records_until, store_decoders
 from grete.suggestions import or_one_of
 
 
@@ -53,9 +53,7 @@ def store_entries(
         raise ConfigError(
             "the state of a DataFrame pipeline is Spark's own, in its lineage; see `grete checkpoint show`"
         )
-    if store not in settings.store_names:
-        raise ConfigError(f"the job has no store {store!r}{or_one_of(store, settings.store_names)}")
-    own = settings.store(store)
+    own = settings.known_store(store)
     partitions = {number: name for name, number in handle.changelog_mapping().items()}
     if task is not None and task not in partitions.values():
         raise ConfigError(f"the job has no task {task!r}{or_one_of(task, sorted(partitions.values()))}")
@@ -69,9 +67,9 @@ def store_entries(
             name = partitions.get(partition)
             if name is None or task not in (None, name):
                 continue
-            records = read_records(system, stream, partition, first_offset(known))
-            end = int(known.upcoming)
-            last = _last_of_each(records, end, decoders.key, wants)
+            ends = first_offset(known), int(known.upcoming)
+            records = records_until(system, stream, partition, *ends)
+            last = _last_of_each(records, decoders.key, wants)
             for text in sorted(last):
                 record = last[text]
                 if record.timestamp_ms >= kept_since_ms:
@@ -85,13 +83,11 @@ def _plain(value: Any) -> Any:
 
 
 def _last_of_each(
-    records: Iterator[StreamRecord], end: int, decode: Decode, wants: Callable[[str], bool]
+    records: Iterator[StreamRecord], decode: Decode, wants: Callable[[str], bool]
 ) -> dict[str, StreamRecord]:
     """The last record of each key that is wanted and not deleted."""
     found: dict[str, StreamRecord] = {}
     for record in records:
-        if record.offset >= end:
-            break
         text = text_of_key(decode(record.key))
         if not wants(text):
             continue

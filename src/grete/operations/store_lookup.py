@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from grete.model.ids import TaskName
 from grete.operations.job_handle import JobHandle
-from grete.operations.stream_records import StreamRecord, first_offset, read_records
+from grete.operations.stream_records import StreamRecord, first_offset, records_until
 
 _READ_AT_MOST = 20_000
 """Records of all partitions together for one answer, each partition's newest."""
@@ -50,9 +50,7 @@ def look_up(handle: JobHandle, store: str, matches: Callable[[bytes | None], boo
             if start > oldest:
                 older = back + read
             last = None
-            for record in read_records(system, stream, partition, start):
-                if record.offset >= end:
-                    break
+            for record in records_until(system, stream, partition, start, end):
                 if matches(record.key):
                     last = record
             if last is not None:

@@ -45,6 +45,16 @@ def read_records(system: System, stream: str, partition: int, start: int) -> Ite
             yield StreamRecord(partition, *row)
 
 
+def records_until(
+    system: System, stream: str, partition: int, start: int, end: int
+) -> Iterator[StreamRecord]:
+    """Records from `start` on that are before `end`: what has come since is not looked at."""
+    for record in read_records(system, stream, partition, start):
+        if record.offset >= end:
+            break
+        yield record
+
+
 def oldest_offset(system: System, stream: str, partition: int) -> int:
     """Where reading a partition begins; asks the system."""
     return first_offset(system.offsets(stream)[partition])

@@ -95,17 +95,15 @@ class JobResults:
             ConfigError: no such store.
             IllegalStateError: no such task.
         """
-        settings = self._settings
-        if name not in settings.store_names:
-            raise ConfigError(f"the job has no store {name!r}{or_one_of(name, settings.store_names)}")
+        settings, own = self._settings, self._settings.known_store(name)
         model = self.model.tasks.get(TaskName(task))
         if model is None:
             raise IllegalStateError(
                 f"there is no task {task!r}{or_one_of(task, self.model.tasks, 'there are')}"
             )
-        stream, partition = settings.store(name).changelog_stream(settings.job.id), model.changelog_partition
+        stream, partition = own.changelog_stream(settings.job.id), model.changelog_partition
         end = int(self._system.offsets(stream)[partition].upcoming)
-        ttl_ms = settings.store(name).ttl_ms
+        ttl_ms = own.ttl_ms
         content = dict(self._system.changes(stream, partition, 0, end, has_times=ttl_ms is not None))
         living = {key: value for key, value in sorted(content.items()) if value is not None}
         if ttl_ms is not None:

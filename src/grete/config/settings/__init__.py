@@ -27,7 +27,9 @@ from grete.config.settings.streams import StreamSettings
 from grete.config.settings.systems import SystemSettings, system_names
 from grete.config.settings.tasks import TaskSettings
 from grete.config.settings.zookeeper import ZooKeeperSection
+from grete.errors import ConfigError
 from grete.model.ids import SystemStream
+from grete.suggestions import or_one_of
 
 if TYPE_CHECKING:
     from grete.config.settings.traces import TraceSettings
@@ -147,6 +149,16 @@ class Settings:
     def is_stateful(self) -> bool:
         """Whether the job has stores."""
         return bool(self.store_names)
+
+    def known_store(self, name: str) -> StoreSettings:
+        """A store by its name.
+
+        Raises:
+            ConfigError: the job has none of this name.
+        """
+        if name not in self.store_names:
+            raise ConfigError(f"the job has no store {name!r}{or_one_of(name, self.store_names)}")
+        return self.store(name)
 
     def store(self, name: str) -> StoreSettings:
         """A store by its name."""
