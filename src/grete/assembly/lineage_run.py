@@ -42,14 +42,21 @@ class LineageRun:
         self._thread.start()
 
     def _run(self) -> None:
-        while not self._closed.wait(_EVERY_S if self._is_known else _SOON_S):
+        pause_s = _SOON_S
+        while not self._closed.wait(pause_s):
             if self._view.containers.is_ready():
-                self._report(self._kind)
-                self._is_known, self._kind = True, "RUNNING"
+                pause_s = _EVERY_S
+                self._report_progress()
 
-    def _report(self, kind: str, message: str = "") -> None:
+    def _report_progress(self) -> None:
+        """The run's beginning for as long as it could not be said, as where checkpoints do not answer."""
+        if self._report(self._kind):
+            self._is_known, self._kind = True, "RUNNING"
+
+    def _report(self, kind: str, message: str = "") -> bool:
         try:
             self._reporter.send(self._made(kind, message))
+            return True
         except Exception as error:  # noqa: BLE001 - of a thread, and at the job's end: it is not the job's doing
             is_ours = isinstance(error, GreteError)
             _log.warning(
@@ -58,6 +65,7 @@ class LineageRun:
                 error,
                 exc_info=None if is_ours else error,
             )
+            return False
 
     def _made(self, kind: str, message: str) -> LineageEvent:
         settings, model = self._view.containers.serving()
@@ -66,7 +74,8 @@ class LineageRun:
         for of_task in self._view.checkpoints().values():
             for text, last in of_task.items():
                 if last.lstrip("-").isdigit():
-                    offsets[text] = max(int(last) + 1, offsets.get(text, 0))
+                    following = int(last) + 1
+                    offsets[text] = min(following, offsets.get(text, following))
         inputs: defaultdict[Dataset, dict[str, str]] = defaultdict(dict)
         for ssp in sorted({ssp for task in tasks for ssp in task.ssps}):
             known = inputs[dataset_of(ssp.system_stream, settings, self._home)]
@@ -92,7 +101,7 @@ class LineageRun:
         if self._thread.is_alive():
             self._thread.join(_LAST_LOOK_S)
         if kind and not self._is_known:
-            self._report(self._kind)
+            self._report_progress()
         if kind:
             self._report(kind, message)
         self._reporter.close()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from grete.checkpoint.applied_startpoints import Applied, applied_entry, read_applied
 from grete.checkpoint.startpoint_offsets import resolve
@@ -36,14 +37,21 @@ def applied_startpoints(system: System, checkpoint_log: str) -> dict[TaskName, A
     return read_applied(system.checkpoint_log(checkpoint_log).read())
 
 
+class Rewound(NamedTuple):
+    """What is committed after startpoints were applied, and when the oldest of those that moved a task was made."""
+
+    commits: dict[TaskName, TaskCommit]
+    asked_ms: int | None = None
+
+
 def apply_startpoints(
     assignment: Assignment,
     system: System,
     target: CommitTarget,
     commits: Commits,
     systems: Mapping[str, System] | None = None,
-) -> dict[TaskName, TaskCommit]:
-    """Apply what is pending; returns what is committed then. Durable on return.
+) -> Rewound:
+    """Apply what is pending and was not applied before. Durable on return.
 
     `systems` are those of the inputs, where they are several.
 
@@ -55,7 +63,7 @@ def apply_startpoints(
         JobError: the stores cannot be restored; says why and the way out. That task's startpoint stays pending.
     """
     if not any(task.pending.startpoints for task in assignment.tasks):
-        return dict(commits)
+        return Rewound(dict(commits))
     rewind = _Rewind(assignment, system, target, systems or {})
     after = dict(commits)
     steps = [rewind.step(task, after.get(task.name)) for task in assignment.tasks]
@@ -63,17 +71,20 @@ def apply_startpoints(
     for group in [[step for step in todo if not step.request], *([step] for step in todo if step.request)]:
         if group:
             after.update(rewind.commit(group))
-    return after
+    return Rewound(after, min((step.asked_ms for step in todo if step.moves), default=None))
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One task's way to its startpoints. Without `request` its stores stay as they are."""
+    """One task's way to its startpoints, the oldest of which is of `asked_ms`. Without `request` its stores stay as
+    they are.
+    """
 
     task: AssignedTask
     before: TaskCommit | None
     offsets: Mapping[SystemStreamPartition, str]
     applied: Applied
+    asked_ms: int
     request: StateRequest | None
 
     @property
@@ -114,7 +125,8 @@ class _Rewind:
         times = {ssp: startpoint.created_ms for ssp, startpoint in todo.items()}
         request = self._request(task, set(times.values()))
         choice = StateChoice.KEEP if request is None else request.choice
-        return _Step(task, before, offsets, Applied({**done.created_ms, **times}, choice), request)
+        applied = Applied({**done.created_ms, **times}, choice)
+        return _Step(task, before, offsets, applied, min(times.values()), request)
 
     def _resolve(self, ssp: SystemStreamPartition, startpoint: Startpoint) -> str:
         stream, system = ssp.system_stream, self._systems.get(ssp.system, self._system)

@@ -147,17 +147,7 @@ def steps(
     commits = reconcile_checkpoint_store(assignment, system, target, None if ended is None else ended.known)
     yield
     commits = take_over(assignment, system, target, commits)
-    before = commits
-    commits = apply_startpoints(assignment, system, target, commits, systems)
-    rewound_ms = min(
-        (
-            startpoint.created_ms
-            for task in assignment.tasks
-            if commits.get(task.name) is not before.get(task.name)
-            for startpoint in task.pending.startpoints.values()
-        ),
-        default=None,
-    )
+    commits, rewound_ms = apply_startpoints(assignment, system, target, commits, systems)
     yield
     starting = starting_offsets(
         {task.name: task.ssps for task in assignment.tasks},

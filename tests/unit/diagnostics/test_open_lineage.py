@@ -6,17 +6,20 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
 from tests.support.otlp_receiver import OtlpReceiver
 from tests.support.visits_job import append, running_visits
 
+from grete.assembly import lineage_run
 from grete.assembly.lineage_run import LineageRun, dataset_of, table_of
 from grete.cli.main import main
 from grete.config.settings import Settings
-from grete.diagnostics.open_lineage import client_transport
-from grete.model.ids import SystemStream
+from grete.diagnostics.open_lineage import LineageEvent, client_transport
+from grete.errors import StreamError
+from grete.model.ids import SystemStream, SystemStreamPartition
 from grete.testing.waiting import eventually
 
 TYPE = "spark.openlineage.transport.type"
@@ -116,6 +119,38 @@ def test_what_goes_wrong_with_an_event_costs_the_event_and_not_the_end_of_the_jo
     LineageRun(broken, broken, tmp_path, is_new=True).close("COMPLETE")
     assert broken.closed
     assert "OpenLineage has no COMPLETE of this job's run: 'kafka.bootstrap.servers'" in caplog.text
+
+
+def test_a_beginning_that_could_not_be_said_is_said_later_with_the_offset_that_each_task_has_passed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both tasks read the partition, which is a broadcast one: a container starts where the slower of them is."""
+    settings = Settings.of({"task.inputs": "local.in"})
+    ssp = SystemStreamPartition("local", "in", 0)
+    container = SimpleNamespace(tasks={name: SimpleNamespace(ssps={ssp}) for name in ("a", "b")})
+    answers: list[Any] = [StreamError("no answer"), {"a": {str(ssp): "6"}, "b": {str(ssp): "4"}}]
+
+    def checkpoints() -> Any:
+        if isinstance(answer := answers.pop(0) if len(answers) > 1 else answers[0], Exception):
+            raise answer
+        return answer
+
+    containers = SimpleNamespace(
+        is_ready=lambda: True,
+        serving=lambda: (settings, SimpleNamespace(containers={"0": container})),
+        progress=dict,
+    )
+    view: Any = SimpleNamespace(containers=containers, checkpoints=checkpoints)
+    sent: list[LineageEvent] = []
+    reporter: Any = SimpleNamespace(send=sent.append, close=lambda: None)
+    for name in ("_SOON_S", "_EVERY_S"):
+        monkeypatch.setattr(lineage_run, name, 0.001)
+    run = LineageRun(reporter, view, tmp_path, is_new=True)
+    run.start()
+    eventually(lambda: len(sent) > 1, "it was said")
+    run.close("COMPLETE")
+    assert [sent[0].kind, sent[1].kind, sent[-1].kind] == ["START", "RUNNING", "COMPLETE"]
+    assert list(sent[0].inputs.values()) == [{"0": "5"}]
 
 
 @pytest.mark.parametrize(
