@@ -29,11 +29,11 @@ kube_apiserver_directory=${GRETE_KUBE_APISERVER:-$cache/kube-apiserver-1.34.4}
 helm_directory=${GRETE_HELM:-$cache/helm-4.0.0}
 otel_collector_directory=${GRETE_OTEL_COLLECTOR:-$cache/otel-collector-0.144.0}
 
-present() { # command, package, what for
+present() { # command, package, what for, options of apt-get
   command -v "$1" >/dev/null && return
   if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     export DEBIAN_FRONTEND=noninteractive
-    apt-get update -qq </dev/null && apt-get install -y -qq "$2" </dev/null >/dev/null
+    apt-get update -qq </dev/null && apt-get install -y -qq ${4:+"$4"} "$2" </dev/null >/dev/null
   else
     echo "$3 need $1 (Debian: sudo apt-get install $2)" >&2
     exit 1
@@ -41,6 +41,10 @@ present() { # command, package, what for
 }
 
 strace_present() { present strace strace "the fault tests"; }
+
+compose() { # without Docker, which it needs for more than to read a file
+  present docker-compose docker-compose "the test of the compose file" --no-install-recommends
+}
 
 systemd_present() { present systemd-analyze systemd "the test of the unit"; } # nothing of it is begun
 

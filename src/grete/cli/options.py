@@ -87,17 +87,22 @@ def add_config_option(parser: argparse._ActionsContainer, *, required: bool = Fa
 def given_settings(
     options: argparse.Namespace, overrides: Mapping[str, str] = MappingProxyType({})
 ) -> Settings | None:
-    """The settings in the files of `--config` with these overrides, None without any file.
+    """The settings in the files of `--config` with these overrides, and with those of a `--dev` that the command has;
+    None without any file.
 
     Raises:
         ConfigError: a file cannot be read, or they name no job.
     """
     if not options.config:
         return None
+    from grete.config.derived import dev_overrides
     from grete.config.load import load
     from grete.config.settings import Settings
 
-    settings = Settings.of(load(options.config, overrides))
+    loaded = load(options.config, overrides)
+    if getattr(options, "dev", False):
+        loaded |= dev_overrides(loaded)
+    settings = Settings.of(loaded)
     _ = settings.job.id
     return settings
 

@@ -37,6 +37,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
     create.add_argument("stream", type=new_stream_name, help="system.stream")
     create.add_argument("--partitions", type=partition_count, default=1, help="how many it has")
     create.add_argument("--compacted", action="store_true", help="keep only the last record of each key")
+    create.add_argument(
+        "--dev", action="store_true", help="one copy of it where the files of --config say none"
+    )
     add_job_options(create)
     create.set_defaults(run=_create)
     stream_grow.declare(actions.add_parser("grow", help="add partitions to a stream"))

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from grete.config.settings import Settings
 from grete.config.settings.spark import SparkSettings
 from grete.finding import Finding
-from grete.spark.session.versions import class_archive, installed, refusal
+from grete.spark.session.versions import class_archive, installed, installed_refusal
 
 _CONNECTOR = re.compile(
     r"spark-sql-kafka-0-10_(?P<scala>[0-9.]+?)[:-](?P<version>\d[\w.]*?)(?=\.jar|[,\s]|\Z)"
@@ -42,7 +42,7 @@ def packages() -> Finding:
     if missing:
         return Finding("spark", False, f"missing: {', '.join(missing)}", "pip install 'grete[spark]'")
     found = ", ".join(f"{name} {version}" for name, version in versions.items())
-    why = refusal(versions["pyspark"] or "")
+    why = installed_refusal()
     if why or not (versions["pandas"] or "").startswith("2."):
         return Finding("spark", False, found, why or "grete needs pandas 2: pip install 'grete[spark]'")
     return Finding("spark", True, found)
@@ -60,9 +60,8 @@ def findings(settings: Settings) -> Iterator[Finding]:
 
 def _version_for(settings: Settings) -> Iterator[Finding]:
     """Whether the job can run on the Spark that is here, where others can."""
-    version = installed()
-    if version is not None and not refusal(version) and (why := refusal(version, settings)):
-        yield Finding("spark", False, f"pyspark {version}", why)
+    if not installed_refusal() and (why := installed_refusal(settings)):
+        yield Finding("spark", False, f"pyspark {installed()}", why)
 
 
 def _class_archive(settings: Settings) -> Iterator[Finding]:

@@ -17,17 +17,18 @@ from grete.systems.local.system import LocalSystem
 TASK = {"task.class": "m:T", "task.inputs": "local.in"}
 PIPELINE = {"app.class": "m:P", "task.inputs": "local.in"}
 ON_KAFKA = {"app.class": "m:P", "task.inputs": "kafka.in", "systems.kafka.samza.factory": "kafka"}
-Pretend = Callable[[str], None]
+Pretend = Callable[..., None]
 
 
 @pytest.fixture
 def pretend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pretend:
-    """Put a pyspark before the one that is installed, with nothing in it but its version."""
+    """Put a pyspark before the one that is installed, with nothing in it but its version, and empty files."""
 
-    def put(version: str) -> None:
+    def put(version: str, *, files: tuple[str, ...] = ("core/context.py",)) -> None:
         package = tmp_path / "other" / "pyspark"
-        package.mkdir(parents=True)
-        (package / "__init__.py").touch()
+        (package / "core").mkdir(parents=True)
+        for file in ("__init__.py", *files):
+            (package / file).touch()
         (package / "version.py").write_text(f'__version__: str = "{version}"\n')
         monkeypatch.syspath_prepend(str(package.parent))
 
@@ -90,6 +91,18 @@ def test_a_submit_on_another_version_is_refused_and_nothing_is_written(
     assert said in error
     assert not (home / "jobs").exists()
     assert not (home / "local" / "coordinator.db").exists()
+
+
+def test_the_client_of_spark_connect_alone_is_refused_by_name(
+    config: Path, home: Path, pretend: Pretend, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before, its container was started nine times, and each start missed a class that the client does not have."""
+    pretend("4.2.0", files=())
+    assert main(["run", "--config", str(config)]) == 2
+    assert "is the client of Spark Connect alone" in capsys.readouterr().err
+    assert not (home / "jobs").exists()
+    assert main(["doctor", "--config", str(config)]) == 1
+    assert "is the client of Spark Connect alone" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("version", "said"), [("3.5.8", "grete runs on 4.2, 4.3"), ("4.1.1", "(local.in)")])

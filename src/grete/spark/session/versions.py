@@ -27,14 +27,24 @@ _WAY_OUT = "install one of these beside grete: pip install 'pyspark~=4.2.0'"
 
 def installed() -> str | None:
     """The version of the pyspark that would be imported; None without one, or where it does not say it."""
-    found = importlib.machinery.PathFinder.find_spec("pyspark")
-    if found is None or found.origin is None:
+    folder = _folder()
+    if folder is None:
         return None
     try:
-        match = _VERSION.search((Path(found.origin).parent / "version.py").read_text())
+        match = _VERSION.search((folder / "version.py").read_text())
     except OSError:
         return None
     return match[1] if match else None
+
+
+def _folder() -> Path | None:
+    found = importlib.machinery.PathFinder.find_spec("pyspark")
+    return None if found is None or found.origin is None else Path(found.origin).parent
+
+
+def _is_client_alone(folder: Path) -> bool:
+    """Whether it has sessions of Spark Connect and no contexts: `pyspark-client`, or a vendor's."""
+    return not any((folder / name).exists() for name in ("core/context.py", "context.py"))
 
 
 def class_archive() -> Path:
@@ -81,6 +91,19 @@ def connect_refusal(settings: Settings, environment: Mapping[str, str] = os.envi
     )
 
 
+def installed_refusal(settings: Settings | None = None) -> str:
+    """Why the job, or without settings any, cannot run on the pyspark that is here; empty when it can, or without."""
+    version, folder = installed(), _folder()
+    if version is None or folder is None:
+        return ""
+    if _is_client_alone(folder):
+        return (
+            f"pyspark {version} in {folder} is the client of Spark Connect alone, which has no Spark that grete "
+            f"could start: take it out of this environment, and {_WAY_OUT}"
+        )
+    return refusal(version, settings)
+
+
 def check_installed(settings: Settings) -> None:
     """Whether the job can run on what is installed here. Other launchers than ours bring containers elsewhere.
 
@@ -92,6 +115,5 @@ def check_installed(settings: Settings) -> None:
         require("spark")
     if why := connect_refusal(settings):
         raise ConfigError(why)
-    version = installed()
-    if version is not None and (why := refusal(version, settings)):
+    if why := installed_refusal(settings):
         raise ConfigError(why)
