@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 _JOB = """
 set -e
 id -u
+keytool -list -cacerts -storepass changeit 2>/dev/null | grep -c trustedCertEntry
 cd "$GRETE_HOME"
 grete init words --kind pipeline >/dev/null
 cd words
@@ -69,7 +70,7 @@ def test_a_release_lists_all_that_it_brings_with_licences_and_is_the_same_again(
 
 @pytest.mark.nightly  # needs root: Debian's buildah and debootstrap
 @pytest.mark.timeout(1_200)
-def test_the_image_runs_a_job_without_root(tmp_path: Path) -> None:
+def test_the_image_runs_a_job_without_root_and_is_the_same_again(tmp_path: Path) -> None:
     """The base is a Debian that is made here, as no registry of images is needed for it."""
     storage = tmp_path / "storage.conf"
     places = f'runroot = "{tmp_path}/run"\ngraphroot = "{tmp_path}/images"\n'
@@ -90,14 +91,20 @@ def test_the_image_runs_a_job_without_root(tmp_path: Path) -> None:
     buildah("add", "--quiet", base, str(jars_directory("GRETE_DEBIAN", "debian-12") / "root.tar"), "/")
     buildah("commit", "--quiet", base, environment["BASE"])
     try:
-        subprocess.run(
-            ["bash", ROOT / "scripts/image.sh", "tried"], env=environment, check=True, capture_output=True
-        )
+        layers = []
+        for name in ("again", "tried"):
+            command = ["bash", ROOT / "scripts/image.sh", name]
+            done = subprocess.run(command, env=environment, capture_output=True, text=True)
+            assert done.returncode == 0, done.stdout + done.stderr
+            described = buildah("inspect", "--type", "image", f"localhost/{name}")
+            layers.append(json.loads(described)["OCIv1"]["rootfs"]["diff_ids"])
+        assert layers[0] == layers[1]
         made = buildah("from", "localhost/tried")
         said = buildah("run", made, "--", "/opt/entrypoint.sh", "bash", "-c", _JOB)
         assert said.splitlines()[0] == "185"
         assert '"celsius":99.1' in said, "what the job has written"
         assert "Permission denied" in said
+        assert int(said.splitlines()[1]) > 100, "authorities that Java knows"
     finally:
         buildah("rm", "--all")
         buildah("rmi", "--all", "--force")
