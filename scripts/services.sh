@@ -26,6 +26,7 @@ application_wheels_directory=${GRETE_APPLICATION_WHEELS:-$cache/application-whee
 client_wheels_directory=${GRETE_CLIENT_WHEELS:-$cache/client-wheels}
 kerberos_directory=${GRETE_KERBEROS_MODULE:-$cache/kerberos-1.3.1}
 kube_apiserver_directory=${GRETE_KUBE_APISERVER:-$cache/kube-apiserver-1.34.4}
+grafana_schema_directory=${GRETE_GRAFANA_SCHEMA:-$cache/grafana-schema-0.0.22}
 helm_directory=${GRETE_HELM:-$cache/helm-4.0.0}
 otel_collector_directory=${GRETE_OTEL_COLLECTOR:-$cache/otel-collector-0.144.0}
 
@@ -228,6 +229,10 @@ kube_apiserver() { # Kubernetes' own, built from its Go modules: 5 minutes of a 
 
 otel_collector() { # OpenTelemetry's, built from its Go modules: a minute of a processor
   go_program otel-collector "$otel_collector_directory" "the collector of OpenTelemetry"
+}
+
+grafana_schema() { # that of its boards, from its Go modules: 2 minutes of a processor
+  go_program grafana-schema "$grafana_schema_directory" "the schema of Grafana"
 }
 
 helm() { # its own commands, built from its Go modules: 2 minutes of a processor

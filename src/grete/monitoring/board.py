@@ -150,6 +150,7 @@ def board() -> str:
         "refresh": "10s",
         "time": {"from": "now-1h", "to": "now"},
         "timezone": "utc",
+        "annotations": {"list": []},
         "templating": {"list": [source, instance]},
         "panels": list(_panels()),
     }
@@ -165,6 +166,7 @@ def _panels() -> Iterator[dict[str, Any]]:
             "type": "row",
             "title": title,
             "collapsed": False,
+            "panels": [],
             "gridPos": _place(0, y, _WIDTH, 1),
         }
         y += 1
@@ -186,7 +188,10 @@ def _panel(panel: Panel) -> dict[str, Any]:
         "title": panel.title,
         "datasource": _SOURCE,
         "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
-        "options": {"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi"}},
+        "options": {
+            "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []},
+            "tooltip": {"mode": "multi", "sort": "desc"},
+        },
         "targets": [
             {"refId": chr(ord("A") + number), "expr": query, "legendFormat": legend, "datasource": _SOURCE}
             for number, (query, legend) in enumerate(panel.queries)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from grete.coordinator.metrics import MetricFacts, job_metrics
 from grete.model.ids import JobId
 from grete.monitoring.alerts import PAGE, TICKET, alerts, rules
 from grete.monitoring.board import board, rows
+from grete.testing.server_cluster import jars_directory
 
 ROOT = Path(grete.__file__).parents[2]
 OF_PROMETHEUS = {"up"}
@@ -80,6 +82,19 @@ def test_the_board_is_whole_and_its_panels_lie_beside_one_another() -> None:
         assert not cells & taken, panel["title"]
         taken |= cells
     assert [panel["title"] for panel in made["panels"] if panel["type"] == "row"] == list(rows())
+
+
+@pytest.mark.nightly  # the schema is compiled from Grafana's Go modules
+def test_the_board_is_one_by_grafanas_own_schema() -> None:
+    program = jars_directory("GRETE_GRAFANA_SCHEMA", "grafana-schema-0.0.22") / "grafana-schema"
+
+    def read(text: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([program], input=text, capture_output=True, text=True)
+
+    done = read(board())
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{len(json.loads(board())['panels'])} panels\n"
+    assert "panels" in read(board().replace('"legendFormat"', '"legend"')).stderr
 
 
 def test_the_commands_print_them(capsys: Output) -> None:
