@@ -84,3 +84,29 @@ def test_the_same_configuration_is_the_same_chart_and_another_release_another_de
     assert first == again
     upgraded = rendered(chart, "shop", "--is-upgrade")
     assert upgraded["Secret"]["metadata"]["name"].startswith(first["Secret"]["metadata"]["name"][:-1])
+
+
+def test_helm_installs_upgrades_and_takes_away_a_release(chart: Path, kubernetes: KubeApiServer) -> None:
+    """Its objects; nothing here runs the pods of a StatefulSet."""
+    namespace = f"helm-{uuid.uuid4().hex[:8]}"
+    to = ("--kubeconfig", kubernetes.admin, "--namespace", namespace)
+    secrets = ("--set", "secrets.BROKERS_PASSWORD=x")
+
+    def there() -> dict[str, list[dict[str, Any]]]:
+        kinds = {kind: _COLLECTIONS[kind].format(namespace) for kind in rendered(chart, namespace)}
+        return {kind: kubernetes.call("GET", path)["items"] for kind, path in kinds.items()}
+
+    for words in (
+        ("install", "--create-namespace"),
+        ("upgrade", "--set", "image=registry.example/flights:2"),
+    ):
+        done = helm(words[0], "flights", chart, *to, *secrets, *words[1:])
+        assert done.returncode == 0, done.stderr
+    [stateful] = there()["StatefulSet"]
+    assert stateful["spec"]["template"]["spec"]["containers"][0]["image"] == "registry.example/flights:2"
+    assert helm("uninstall", "flights", *to).returncode == 0
+    ours = {
+        kind: [one["metadata"]["name"] for one in items if "helm.sh/release" in str(one["metadata"])]
+        for kind, items in there().items()
+    }
+    assert not any(ours.values()), ours
