@@ -7,22 +7,19 @@ import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
-import httpx2
 import pytest
 import yaml
 from tests.support.otlp_receiver import OtlpReceiver
+from tests.support.prometheus import PROGRAMS, asked, firing, running_prometheus, scraped
 from tests.support.visits_job import append, running_visits
 
 from grete.channel.certificate import CertificateFiles, _self_signed
-from grete.cli.main import main
 from grete.monitoring.alerts import alerts, rules
-from grete.testing.server_cluster import free_ports, jars_directory
+from grete.testing.server_cluster import free_ports
 from grete.testing.waiting import eventually
 
 pytestmark = pytest.mark.timeout(180)
-PROGRAMS = jars_directory("GRETE_PROMETHEUS", "prometheus") / "usr/bin"
 AT = 'job="grete", instance="a"'
 CALM = {
     f"up{{{AT}}}": "1x120",
@@ -121,53 +118,9 @@ def job(home: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
 
 
 @pytest.fixture
-def prometheus(
-    job: tuple[subprocess.Popen[bytes], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> Iterator[str]:
-    """Scrapes the jobs of the home each half second, as `grete metrics scrape` says; its rules wait for nothing."""
-    [group] = yaml.safe_load(rules())["groups"]
-    group["interval"] = "500ms"
-    for rule in group["rules"]:
-        rule["for"] = "0s"
-    (tmp_path / "rules.yml").write_text(yaml.safe_dump({"groups": [group]}))
-    capsys.readouterr()
-    assert main(["metrics", "scrape"]) == 0
-    whole = {
-        "global": {"scrape_interval": "500ms", "evaluation_interval": "500ms"},
-        "rule_files": [str(tmp_path / "rules.yml")],
-        **yaml.safe_load(capsys.readouterr().out),
-    }
-    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(whole))
-    [port] = free_ports(1)
-    command = [
-        str(PROGRAMS / "prometheus"),
-        f"--config.file={tmp_path / 'prometheus.yml'}",
-        f"--storage.tsdb.path={tmp_path / 'series'}",
-        f"--web.listen-address=127.0.0.1:{port}",
-        "--enable-feature=exemplar-storage",
-    ]
-    with (tmp_path / "prometheus.log").open("wb") as log:
-        running = subprocess.Popen(command, stdout=log, stderr=log)
-    yield f"http://127.0.0.1:{port}"
-    running.kill()
-    running.wait()
-
-
-def asked(prometheus: str, path: str) -> Any:
-    try:
-        answer = httpx2.get(f"{prometheus}/api/v1/{path}", trust_env=False)
-    except httpx2.TransportError:
-        return {}
-    return answer.json()["data"] if answer.status_code == 200 else {}  # it has only just started
-
-
-def firing(prometheus: str) -> set[str]:
-    found = asked(prometheus, "alerts").get("alerts", ())
-    return {one["labels"]["alertname"] for one in found if one["state"] == "firing"}
-
-
-def scraped(prometheus: str, metric: str) -> list[str]:
-    return [one["value"][1] for one in asked(prometheus, f"query?query={metric}").get("result", ())]
+def prometheus(job: tuple[subprocess.Popen[bytes], int], tmp_path: Path) -> Iterator[str]:
+    with running_prometheus(tmp_path) as address:
+        yield address
 
 
 def test_what_happens_to_a_real_job_fires_the_alerts_that_say_so(

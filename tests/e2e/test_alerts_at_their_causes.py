@@ -11,8 +11,7 @@ from pathlib import Path
 
 import apsw
 import pytest
-from tests.e2e.test_alerts import firing, scraped
-from tests.e2e.test_alerts import prometheus as prometheus
+from tests.support.prometheus import firing, running_prometheus, scraped
 from tests.support.visits_job import JOB, append, running_visits
 
 from grete.cli.main import main
@@ -43,6 +42,12 @@ def job(home: Path) -> Iterator[Job]:
     [port] = free_ports(1)
     with running_visits(home, "a visit", partitions=2, **{"job.http.port": str(port)}, **MORE) as running:
         yield running, port
+
+
+@pytest.fixture
+def prometheus(job: Job, tmp_path: Path) -> Iterator[str]:
+    with running_prometheus(tmp_path) as address:
+        yield address
 
 
 def container_of(job: Job) -> int:
@@ -116,3 +121,21 @@ def test_what_becomes_of_inputs_records_and_the_election_is_told(
         held.execute("BEGIN IMMEDIATE")
         await_firing(prometheus, "LeaseRenewalsFail", "NotLeading")
         held.execute("ROLLBACK")
+
+
+@pytest.mark.nightly  # mounts a disk, so needs root
+def test_a_disk_that_gets_full_is_told(home: Path, tmp_path: Path) -> None:
+    (disk := home / "jobs").mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(disk)], check=True)
+    [port] = free_ports(1)
+    try:
+        with (
+            running_visits(home, "a visit", **{"job.http.port": str(port)}),
+            running_prometheus(tmp_path) as prometheus,
+        ):
+            eventually(lambda: scraped(prometheus, "grete_job_healthy") == ["1"], "it is scraped")
+            assert firing(prometheus) == set()
+            (disk / "filler").write_bytes(bytes(60 << 20))
+            await_firing(prometheus, "DiskNearlyFull")
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
