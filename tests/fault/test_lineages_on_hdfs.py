@@ -31,7 +31,9 @@ from grete.cli.main import main
 from grete.config.key_tables.job import LINEAGE_DIR
 from grete.errors import ConfigError, FilesUnreachable
 from grete.migration.spark_query import read_query
+from grete.model.ids import JobId
 from grete.model.streams import StreamSpec
+from grete.operations import open_job
 from grete.spark.lineage import hadoop_files
 from grete.spark.lineage.decision import LineageInfo
 from grete.spark.lineage.hadoop_files import HadoopLocation
@@ -210,6 +212,43 @@ def test_lineages_are_kept_there_as_on_a_disk(spark: SparkSession, hdfs: HdfsClu
     assert lineages.current() == other
     (lineages._root / "current.json").write_bytes(b"{")
     assert lineages.current() is None
+
+
+@pytest.mark.parametrize("is_there", [True, False], ids=["reached", "away"])
+def test_a_deleted_job_takes_its_lineages_along_or_names_them(
+    spark: SparkSession,
+    hdfs: HdfsCluster,
+    home: Path,
+    system: LocalSystem,
+    capsys: pytest.CaptureFixture[str],
+    is_there: bool,
+) -> None:
+    folder = f"{hdfs.bootstrap}/deleted" if is_there else "hdfs://127.0.0.1:1/deleted"
+    config = {
+        "job.name": "counting",
+        "job.coordinator.system": "local",
+        "app.class": "a:B",
+        "task.inputs": "local.in",
+        LINEAGE_DIR.name: folder,
+        "spark.hadoop.ipc.client.connect.max.retries": "0",
+    }
+    with open_job(JobId("counting"), must_exist=False) as handle:
+        handle.stream.write_config(config, run_id="run-1", reason="")
+    place = f"{folder}/counting-1"
+    others = HadoopLineages(spark, f"{hdfs.bootstrap}/deleted/other-1/container-0/lineages")
+    begun = others.start({"local.in.0": 0}, "the plan")
+    if is_there:
+        HadoopLineages(spark, f"{place}/container-0/lineages").start({"local.in.0": 0}, "the plan")
+        assert files_of(spark, place)
+    assert main(["job", "delete", "--job", "counting"]) == 0
+    assert f"lineages            {place}" in capsys.readouterr().out
+    assert main(["job", "delete", "--job", "counting", "--execute"]) == 0
+    said = capsys.readouterr()
+    assert said.err == f"grete: asking Spark for {place}\n"
+    assert (f"lineages at {place} too: remove them by hand" in said.out) is not is_there
+    assert not HadoopLocation.of(spark, f"{hdfs.bootstrap}/deleted/counting-1", "").is_dir()
+    assert others.current() == begun
+    assert main(["job", "delete", "--job", "counting"]) == 1, "it is gone"
 
 
 @pytest.mark.nightly  # a cluster of its own for a message

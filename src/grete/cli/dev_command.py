@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grete.cli.options import argument
+from grete.cli.options import argument, say_that_spark_is_asked
 from grete.errors import ConfigError
 from grete.text_logs import log_to_stderr
 
@@ -106,7 +106,7 @@ def _begin_afresh(paths: Sequence[Path], overrides: Mapping[str, str]) -> None:
         )
     try:
         with open_job(settings.job.id, settings) as handle:
-            delete_job(handle)
+            delete_job(handle, say_that_spark_is_asked)
     except (JobNotFound, LogNotFound):
         pass
     for stream in settings.task.outputs:

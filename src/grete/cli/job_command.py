@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from grete.cli.options import add_job_options, given_settings, named_job, opened_job
+from grete.cli.options import add_job_options, given_settings, named_job, opened_job, say_that_spark_is_asked
 from grete.cli.output import print_json
 from grete.errors import HeldByOther, JobNotFound
 
@@ -31,11 +31,10 @@ def _delete(options: argparse.Namespace) -> int:
             holder = handle.election.holder()
             if holder is not None:
                 raise HeldByOther(f"job {shown}", f"{holder}: stop it first: grete stop --job {shown}")
-            if options.execute:
-                deletion.delete_job(handle)
+            why_left = deletion.delete_job(handle, say_that_spark_is_asked) if options.execute else ""
     except JobNotFound:
         return _forget(options)
-    _print(options, shown, found)
+    _print(options, shown, found, why_left)
     return 0
 
 
@@ -63,9 +62,10 @@ def _forget(options: argparse.Namespace) -> int:
     return 0
 
 
-def _print(options: argparse.Namespace, shown: str, found: Belongings) -> None:
+def _print(options: argparse.Namespace, shown: str, found: Belongings, why_left: str) -> None:
     if options.output == "json":
-        print_json({"job": shown, "deleted": options.execute, **found.document()})
+        left = {"lineages_left": found.lineages if why_left else ""}
+        print_json({"job": shown, "deleted": options.execute, **found.document(), **left})
         return
     print(f"{shown}: {'removed' if options.execute else 'would be removed; --execute does it'}")
     print(f"  coordinator stream  {found.coordinator_stream}")
@@ -79,6 +79,8 @@ def _print(options: argparse.Namespace, shown: str, found: Belongings) -> None:
         print(f"  log stream          {found.log_stream}")
     print(f"  folder              {found.folder}")
     also = "".join(f", {name} too (other jobs may write it)" for name in found.left)
-    if found.lineages_left:
-        also += f", lineages at {found.lineages_left} too (Spark alone reaches them: remove them by hand)"
+    if why_left:
+        also += f", lineages at {found.lineages} too: remove them by hand ({why_left})"
+    elif found.lineages:
+        print(f"  lineages            {found.lineages}")
     print(f"Inputs and outputs stay{also}.")

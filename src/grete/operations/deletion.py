@@ -12,15 +12,21 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from grete.checkpoint.store import CheckpointStore
+from grete.config.key_tables.job import LINEAGE_DIR
 from grete.diagnostics.streams import JOB_COORDINATOR, diagnostics_config, log_stream_name
-from grete.errors import ConfigError, JobError, StreamNotFound
+from grete.errors import ConfigError, GreteError, JobError, StreamNotFound
 from grete.metadata.coordinator_stream import stream_name
 from grete.metadata.job_index import forget_job, jobs, where_submitted
 from grete.model.ids import JobId, SystemStream, TaskName
 from grete.operations.job_handle import JobHandle
 from grete.operations.orphans import running_here
+from grete.spark.lineage.location import OnAsking, reach_address
+
+if TYPE_CHECKING:
+    from grete.spark.lineage.hadoop_files import HadoopLocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +41,8 @@ class Belongings:
     log_stream: str = ""
     left: tuple[str, ...] = ()
     """Streams of logs and diagnostics that stay, since other jobs may write them."""
-    lineages_left: str = ""
-    """The address of lineages on a file system of Hadoop's, which Spark alone reaches."""
+    lineages: str = ""
+    """The address of a pipeline's lineages on a file system of Hadoop's."""
 
     def document(self) -> dict[str, object]:
         """As JSON."""
@@ -48,7 +54,7 @@ class Belongings:
             "checkpoint_copies": list(self.checkpoint_copies),
             "log_stream": self.log_stream,
             "left": list(self.left),
-            "lineages_left": self.lineages_left,
+            "lineages": self.lineages,
         }
 
 
@@ -62,6 +68,7 @@ def belongings(handle: JobHandle) -> Belongings:
         there = set(opened.streams())
     changelogs = [settings.store(store).changelog_stream(handle.job) for store in settings.store_names]
     lineages = settings.job.lineage_place(handle.job, handle.home)
+    is_elsewhere = settings.job.is_pipeline and isinstance(lineages, str)
     return Belongings(
         stream_name(handle.job),
         f"{system}.{handle.checkpoints.log_name}",
@@ -69,7 +76,7 @@ def belongings(handle: JobHandle) -> Belongings:
         str(handle.state_directory),
         tuple(_checkpoint_copies(handle)),
         *_log_streams(handle),
-        lineages if isinstance(lineages, str) else "",
+        str(lineages) if is_elsewhere else "",
     )
 
 
@@ -115,21 +122,30 @@ def _is_there(handle: JobHandle, stream: SystemStream) -> bool:
         return stream.stream in system.streams()
 
 
-def delete_job(handle: JobHandle) -> None:
-    """Remove all of it.
+def delete_job(handle: JobHandle, on_asking: OnAsking) -> str:
+    """Remove all of it; returns why lineages on a file system of Hadoop's had to stay, empty where none did.
+
+    `on_asking` is called before Spark is asked for them, whose JVM starts. Where that is in vain the job goes all the
+    same: what cannot be reached any more must not keep it.
 
     Raises:
         HeldByOther: the job runs.
         JobError: a container of it runs on, without a coordinator.
     """
+    elsewhere, why_left = _lineages_elsewhere(handle, on_asking)
     with handle.election.stopped("stop it first: grete stop") as leadership:
         _refuse_orphans(handle)
         found, settings = belongings(handle), handle.settings
         job = settings.job
         standby, lineages = (of(handle.job, handle.home) for of in (job.standby_directory, job.lineage_place))
         for folder in (Path(found.folder), standby, lineages):
-            if isinstance(folder, Path):  # file systems of Hadoop's are reached by Spark alone
+            if isinstance(folder, Path):
                 shutil.rmtree(folder, ignore_errors=True)
+        if elsewhere is not None:
+            try:
+                elsewhere.remove()
+            except GreteError as error:
+                why_left = str(error)
         with _checkpoint_store(handle) as store:
             if store is not None:
                 store.delete(_tasks(handle))
@@ -146,6 +162,21 @@ def delete_job(handle: JobHandle) -> None:
         handle.coordinator_log.delete()
         handle.election.forget(leadership)
     forget_job(settings, handle.job, handle.home)
+    return why_left
+
+
+def _lineages_elsewhere(handle: JobHandle, on_asking: OnAsking) -> tuple[HadoopLocation | None, str]:
+    """Lineages on a file system of Hadoop's, or why they cannot be reached.
+
+    A JVM starts, and waits up to a minute for an answer: longer than the lease under which the job is removed, so it
+    is done before.
+    """
+    address = belongings(handle).lineages
+    try:
+        place = reach_address(address, LINEAGE_DIR.name, handle.settings, on_asking) if address else None
+    except GreteError as error:
+        return None, str(error)
+    return place, ""
 
 
 def forget_failed_submit(job: JobId, home: Path) -> None:

@@ -326,7 +326,8 @@ SHAPES: Mapping[str, Shape] = {
         "checkpoint_copies?": ["text"],
         "log_stream?": "text",
         "left?": ["text: what stays, and why"],
-        "lineages_left?": "text: an address of Hadoop's",
+        "lineages?": "text: an address of Hadoop's, which goes as well",
+        "lineages_left?": "text: that address, where nothing there could be removed",
     },
     "history": [
         {

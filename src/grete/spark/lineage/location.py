@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from grete.config.settings import Settings
 from grete.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from grete.spark.lineage.hadoop_files import HadoopLocation
 
 OnAsking = Callable[[str], None]
 """Called with an address before Spark is asked for it, which takes a second, and more where nothing answers."""
@@ -68,11 +71,14 @@ def open_location(place: Path | str, named_by: str, settings: Settings, on_askin
         ConfigError, FilesUnreachable, JobError: see `HadoopLocation.reached`.
         MissingExtra: an address, without pyspark.
     """
-    if isinstance(place, Path):
-        return place
+    return place if isinstance(place, Path) else reach_address(place, named_by, settings, on_asking)
+
+
+def reach_address(address: str, named_by: str, settings: Settings, on_asking: OnAsking) -> HadoopLocation:
+    """As `open_location`, of an address, where more can be done than to read."""
     try:
         from grete.spark.lineage.hadoop_files import HadoopLocation
     except ModuleNotFoundError as error:
         raise MissingExtra(str(error.name), "spark") from error
-    on_asking(place)
-    return HadoopLocation.reached(place, named_by, settings.spark.options)
+    on_asking(address)
+    return HadoopLocation.reached(address, named_by, settings.spark.options)
