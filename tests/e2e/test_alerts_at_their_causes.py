@@ -26,7 +26,10 @@ from grete.systems.factory import open_system
 from grete.testing.server_cluster import free_ports
 from grete.testing.waiting import eventually
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.timeout(300),
+]  # 90 s; test_alerts.py has each on made-up series
 Job = tuple[subprocess.Popen[bytes], int]
 MORE = {
     "job.coordinator.lease.ttl.ms": "6000",
@@ -123,8 +126,8 @@ def test_what_becomes_of_inputs_records_and_the_election_is_told(
         held.execute("ROLLBACK")
 
 
-@pytest.mark.nightly  # mounts a disk, so needs root
 def test_a_disk_that_gets_full_is_told(home: Path, tmp_path: Path) -> None:
+    """Mounts one, so needs root."""
     (disk := home / "jobs").mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(disk)], check=True)
     [port] = free_ports(1)

@@ -32,7 +32,7 @@ from grete.coordinator.coordinator import (
     Step,
     WaitForEvents,
 )
-from grete.coordinator.events import Event
+from grete.coordinator.events import Event, Tick
 from grete.coordinator.figure_recorder import FigureRecorder
 from grete.coordinator.monitors.watch import Monitors
 from grete.coordinator.plan import Planner
@@ -60,7 +60,8 @@ from grete.server.serve import HttpServer, bind, bind_beside, coordinator_server
 from grete.text_logs import log_as
 
 _log = logging.getLogger("grete.coordinator")
-_POLL_S = 0.1
+_WAITS_S = (0.1, 0.25)
+"""The stream is looked at so often: the longer nothing comes, the less often. A container that ends wakes at once."""
 _DONE = (Phase.FINISHED.value, Phase.STOPPED.value)
 _ERRORS: dict[str, type[GreteError]] = {
     str(error.exit_code): error for error in (ConfigError, ProcessingError)
@@ -96,6 +97,7 @@ class Incarnation:
         self._has_stepped_down = has_stepped_down
         self._home = grete_home()
         self._inbox = Inbox()
+        self._wait_s = _WAITS_S[0]
         self._clock = SystemClock()
         self._submission = Submission(options, self._home, self._clock, stack)
         self._public: PublicServer | None = None
@@ -263,7 +265,10 @@ class Incarnation:
         The first SIGTERM or SIGINT stops at a batch boundary, the second kills.
         """
         signalled = list(self._signals.requests(self._settings.coordinator.shutdown_s))
-        return [*signalled, self._inbox.get(_POLL_S, self._launcher.descriptors())]
+        event = self._inbox.get(self._wait_s, self._launcher.descriptors())
+        is_busy = signalled or not isinstance(event, Tick)
+        self._wait_s = _WAITS_S[0] if is_busy else min(1.2 * self._wait_s, _WAITS_S[1])
+        return [*signalled, event]
 
     def _bind(self, settings: Settings) -> socket.socket:
         """Take the addresses that the configuration asks for, before anything of it is written (fault 36)."""

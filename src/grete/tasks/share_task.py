@@ -20,8 +20,8 @@ from grete.tasks.spec import RunnerSpec
 from grete.tasks.stores.paths import tasks_with_stores
 from grete.tasks.worker_logs import attach_logs, flush_logs, hurry_logs
 
-_WAIT_S = 0.05
-"""A share looks so often whether it shall end while nothing comes."""
+_WAITS_S = (0.05, 0.25)
+"""A share looks so often whether it shall end while nothing comes: the longer, the less often."""
 _REPORT_S = 0.05
 _KEPT = ReusedSystem(idle_s=30.0)
 """Spark gives a share of the next epoch a worker that had one before, and ends those that it does not need."""
@@ -106,7 +106,7 @@ class ContainerConnection(Protocol):
 
 
 def work(
-    loop: ShareLoop, channel: ContainerConnection, clock: Clock, *, wait_s: float = _WAIT_S
+    loop: ShareLoop, channel: ContainerConnection, clock: Clock, *, waits_s: tuple[float, float] = _WAITS_S
 ) -> Iterator[Sequence[int]]:
     """Work until asked to end, or drained; then the channel has heard which.
 
@@ -118,8 +118,10 @@ def work(
     reporter = Reporter(channel, clock)
     if loop.resumed is not None:
         channel.report(loop.resumed)
+    wait_s, longest_s = waits_s
     while not channel.is_ending():
         tasks = loop.process(wait_s)
+        wait_s = waits_s[0] if tasks else min(1.2 * wait_s, longest_s)
         if tasks:
             yield tasks
             committed = loop.commit()

@@ -78,9 +78,9 @@ def _late_reports_taken(replaced: Replaced) -> None:
 def _cut_off_and_well(replaced: Replaced) -> None:
     work = share.work
 
-    def well(loop: Any, channel: Any, clock: Any, *, wait_s: float) -> Iterator[Sequence[int]]:
+    def well(loop: Any, channel: Any, clock: Any, *, waits_s: tuple[float, float]) -> Iterator[Sequence[int]]:
         try:
-            yield from work(loop, channel, clock, wait_s=wait_s)
+            yield from work(loop, channel, clock, waits_s=waits_s)
         except ContainerGone:
             return
 

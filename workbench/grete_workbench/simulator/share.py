@@ -151,7 +151,7 @@ class ShareProgram:
         self._loop = ShareLoop(
             self._workers, start, clock, commit_s=0.0, records_at_most=_ROWS, is_ending=self.line.is_ending
         )
-        for tasks in work(self._loop, self.line, clock, wait_s=0.0):
+        for tasks in work(self._loop, self.line, clock, waits_s=(0.0, 0.0)):
             self._system.tasks = [self._spec.tasks[index].name for index in tasks]
             self.is_amid_a_transaction = bool(tasks)
             pace = self._pace if self._world.is_busy else 1.0
