@@ -93,7 +93,7 @@ screenshots: $(STAMP) ## pictures of the pages, into docs/screenshots
 	SERVICES=browser bash scripts/services.sh
 	$(BIN)/python -m tests.support.screenshots
 
-dist: $(STAMP) ## a release: wheel, source, a list of what it brings (CycloneDX) and their digests, in dist
+dist: $(STAMP) ## a release: wheel, source, what it brings (CycloneDX), of what it was made (SLSA), digests; in dist
 	bash scripts/dist.sh
 
 image: $(STAMP) ## an image with grete, PySpark and Java, by buildah, podman or docker
@@ -106,7 +106,7 @@ services: $(STAMP) ## what tests need besides Python and Java; where there is Go
 	bash scripts/services.sh
 
 nightly: lint services ## every test, campaigns in their long form, and all tests on a busy machine
-	SERVICES="kube_apiserver otel_collector helm grafana_schema kerberos newer_clients debian compose" bash scripts/services.sh
+	SERVICES="kube_apiserver otel_collector helm grafana_schema dockerfile_lint kerberos newer_clients debian compose" bash scripts/services.sh
 	bash scripts/site.sh
 	GRETE_NIGHTLY=1 $(HARNESS) --workers 2 -q
 	$(HARNESS) --beside 10 -q -m "not nightly"

@@ -27,6 +27,7 @@ client_wheels_directory=${GRETE_CLIENT_WHEELS:-$cache/client-wheels}
 kerberos_directory=${GRETE_KERBEROS_MODULE:-$cache/kerberos-1.3.1}
 kube_apiserver_directory=${GRETE_KUBE_APISERVER:-$cache/kube-apiserver-1.34.4}
 grafana_schema_directory=${GRETE_GRAFANA_SCHEMA:-$cache/grafana-schema-0.0.22}
+dockerfile_lint_directory=${GRETE_DOCKERFILE_LINT:-$cache/dockerfile-lint-0.25.1}
 helm_directory=${GRETE_HELM:-$cache/helm-4.0.0}
 otel_collector_directory=${GRETE_OTEL_COLLECTOR:-$cache/otel-collector-0.144.0}
 
@@ -233,6 +234,10 @@ otel_collector() { # OpenTelemetry's, built from its Go modules: a minute of a p
 
 grafana_schema() { # that of its boards, from its Go modules: 2 minutes of a processor
   go_program grafana-schema "$grafana_schema_directory" "the schema of Grafana"
+}
+
+dockerfile_lint() { # the rules of `docker build --check`, from BuildKit's Go modules: 2 minutes of a processor
+  go_program dockerfile-lint "$dockerfile_lint_directory" "BuildKit's linter"
 }
 
 helm() { # its own commands, built from its Go modules: 2 minutes of a processor

@@ -265,6 +265,7 @@ def test_a_damaged_lineage_is_given_up_where_an_operator_says_so_and_no_record_i
     )
 
 
+@pytest.mark.nightly  # above the same is said and gone on with in one Spark
 @pytest.mark.timeout(400)
 def test_a_job_that_has_lost_a_file_ends_at_the_first_time_and_goes_on_once_an_operator_says_so(
     counting_pipelines: Any,

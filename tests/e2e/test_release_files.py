@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -66,6 +67,35 @@ def test_a_release_lists_all_that_it_brings_with_licences_and_is_the_same_again(
         name.lower().replace("_", "-"): version for name, version in locked
     }
     assert not [name for name, one in found.items() if not one.get("licenses")]
+    assert_is_provenance(first.parent)
+
+
+def assert_is_provenance(release: Path) -> None:
+    """Its digests are those of the files, the commit is this one."""
+    [named] = release.glob("*.provenance.json")
+    statement = json.loads(named.read_text())
+    subjects = {one["name"]: one["digest"]["sha256"] for one in statement["subject"]}
+    files = {path for path in release.glob("grete-*") if path != named}
+    assert subjects == {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    source, *locks = statement["predicate"]["buildDefinition"]["resolvedDependencies"]
+    commit = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert source["digest"]["gitCommit"] == commit.stdout.strip()
+    for lock in locks:
+        assert lock["digest"]["sha256"] == hashlib.sha256((ROOT / lock["name"]).read_bytes()).hexdigest()
+
+
+@pytest.mark.nightly  # compiled from BuildKit's Go modules
+@pytest.mark.parametrize("wrong", ["", "ENV a b\n", "RUNN true\n"])
+def test_the_dockerfiles_are_right_by_the_rules_of_dockers_own_builder(wrong: str) -> None:
+    program = jars_directory("GRETE_DOCKERFILE_LINT", "dockerfile-lint-0.25.1") / "dockerfile-lint"
+    of_users = re.findall(r"```dockerfile\n(.*?)```", (ROOT / "docs/production.md").read_text(), re.DOTALL)
+    texts = [(ROOT / "packaging/image/Dockerfile").read_text(), *of_users]
+    assert len(texts) == 2
+    for text in texts:
+        done = subprocess.run([program], input=text + wrong, capture_output=True, text=True)
+        assert (done.returncode != 0) == bool(wrong), done.stderr
 
 
 @pytest.mark.nightly  # needs root: Debian's buildah and debootstrap

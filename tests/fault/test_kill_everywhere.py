@@ -115,11 +115,11 @@ def test_killed_at_every_point_of_an_executor_every_record_is_counted_once(
     counter_job.fill(records)
     # a lost Python worker is a failed task, tried four times
     checkpoints = {"task.checkpoint.factory": "grete.checkpoint.coordinator-stream"}
-    batches = {"task.max.records.per.batch": "50"}  # a third pass needs three commits in one process
+    batches = {"task.max.records.per.batch": "50"}  # a second pass needs two commits in one process
     counter_job.configure({**SMALL_BATCHES, **batches, **checkpoints, "spark.master": "local[2,4]"})
     every_batch = [name for name in EXECUTOR if name not in ONCE_A_WORKER]
-    kills = passes(every_batch, 1, 3) + passes(ONCE_A_WORKER, 1, 1)
-    more = passes(EXECUTOR, 1) + passes(every_batch, 2)
+    kills = passes(every_batch, 2) + passes(ONCE_A_WORKER, 1)
+    more = passes(every_batch, 1, 3) + passes(EXECUTOR, 1) + passes(ONCE_A_WORKER, 1)
     counter_job.run_through(kills + (more if NIGHTLY else []), tmp_path / "died")
     counter_job.assert_exactly_once(records)
 

@@ -80,6 +80,7 @@ def committed(bootstrap: str, topic: str) -> list[tuple[bytes | None, bytes | No
     return found
 
 
+@pytest.mark.nightly  # e2e/test_pipeline_serdes.py has dead letters, test_pipelines.py batches that are killed
 def test_rows_and_dead_letters_of_a_batch_that_is_killed_and_of_an_input_that_grew_are_committed_once(
     kafka: KafkaCluster, tmp_path: Path, job_maker: Callable[..., Any]
 ) -> None:
