@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import queue
+import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from grete.assembly.run import coordinate
+from grete.assembly.stop_signals import StopSignals
 from grete.assembly.submission import WITHOUT_SPARK, RunOptions, submitted_settings
 from grete.cli.pages_link import pages_link
 from grete.cli.stream_append import append_lines
@@ -241,16 +243,20 @@ class Development:
         """When it was started or restarted last, until it is at work."""
         self._epochs: dict[str, int] = {}
         self._jvm = WarmJvm()
+        self._signals = StopSignals()
+        """A shell that starts it in the background has SIGINT ignored, so that there is no KeyboardInterrupt: what is
+        sent to it then, as by a test, is meant."""
 
     def run(self) -> int:
-        """Until Ctrl-C: 0."""
+        """Until Ctrl-C or SIGTERM: 0. A second Ctrl-C waits for nothing."""
         self._saves = Saves(self._paths)
+        self._signals.listen()
         try:
-            while True:
+            while not self._signals.have_come:
                 with ExitStack() as stack:
                     outputs = self._submit(stack)
                     self._attend(outputs)
-        except KeyboardInterrupt:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             self._say("stopping")
             self._end("grete dev was interrupted")
             return 0
@@ -299,10 +305,9 @@ class Development:
         return f", and filled with the {count:,} lines of {sample.name}"
 
     def _attend(self, outputs: Outputs | None) -> None:
-        """Say what happens until the job is to be submitted again."""
+        """Say what happens until the job is to be submitted again, or all is to end."""
         looked_s, processed = time.monotonic(), 0
-        while True:
-            time.sleep(_LOOK_S)
+        while not self._signals.wait(_LOOK_S):
             if (changed := self._saves.changed()) and self._follow(changed):
                 return
             if self._job is None or outputs is None:
