@@ -75,7 +75,7 @@ TIMES ?= 20
 unit: test-fast ## the same as test-fast
 
 test-fast: $(STAMP) ## unit, wire and property tests, in a minute: after each edit
-	$(HARNESS) --workers 2 -q tests/unit tests/wire tests/property
+	$(HARNESS) --workers 2 -q -m "not nightly" tests/unit tests/wire tests/property
 
 test: $(STAMP) ## lint and every test but the nightly ones
 	$(MAKE) --no-print-directory --jobs 2 --output-sync lint services

@@ -207,6 +207,7 @@ def _runs(folder: Path, kind: str, config: dict[str, str], program: str = PROGRA
     return found
 
 
+@pytest.mark.nightly  # the two jobs below share such a session
 def test_a_programs_own_session_is_as_before_when_its_processors_have_ended(tmp_path: Path) -> None:
     """A pipeline's and one of StreamTasks. The pipeline has the settings that its job has; what only a context can
     have, and this one has not, is refused before.

@@ -40,6 +40,7 @@ def readme_output(folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.nightly  # half a minute; the pipeline of README is of every run
 def test_the_readme_of_a_new_pipeline_works_as_written(tmp_path: Path) -> None:
     folder = tmp_path / "rooms"
     assert main(["init", str(folder), "--kind", "pipeline", "--system", "local"]) == 0

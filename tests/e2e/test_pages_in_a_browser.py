@@ -169,6 +169,7 @@ def details_of(event: str) -> list[dict[str, str]]:
         return [one.details for one in handle.history() if one.event == event]
 
 
+@pytest.mark.nightly  # a minute of pages
 def test_a_page_that_is_open_for_long_keeps_nothing_of_what_it_was(
     browser: Browser, pages: ServedPages
 ) -> None:

@@ -78,6 +78,7 @@ def job(tmp_path: Path, job_maker: Callable[[Path, str, str], Any]) -> Any:
     return job_maker(tmp_path, APPLICATION, PROPERTIES)
 
 
+@pytest.mark.nightly  # three JVMs; kills are in test_pipeline_kills.py, joins in test_testing_pipeline.py
 def test_joins_and_unions_of_several_inputs_give_each_row_once_to_each_output_through_kills_and_starts(
     job: Any, tmp_path: Path
 ) -> None:

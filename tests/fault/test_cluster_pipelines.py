@@ -15,9 +15,7 @@ from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually, patient
 from grete_workbench.spark_cluster import SparkCluster
 
-pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(300)]
-"""`make test` kills the driver at each step of a batch (tests/kafka/test_pipelines.py) and loses an executor with its
-disk (test_isolated_executors.py)."""
+pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(300)]
 RECORDS, BATCH, KEYS = 3_000, 300, 10
 KILLS = ("batch.after-run:kill:4", "commit.in-transaction:kill:3")
 PIPELINE = """

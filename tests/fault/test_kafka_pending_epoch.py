@@ -49,6 +49,7 @@ def test_an_epoch_that_stays_pending_is_settled_by_who_claims_next_and_counts(cl
     assert not is_pending(cluster, name)
 
 
+@pytest.mark.nightly  # three brokers; the test above settles one
 def test_the_right_of_an_executors_epoch_that_stays_pending_is_settled_as_well(
     cluster: KafkaCluster, tmp_path: Path
 ) -> None:

@@ -72,6 +72,7 @@ def test_what_is_too_much_for_a_slow_way_to_the_brokers_is_committed_in_smaller_
             assert words in said
 
 
+@pytest.mark.nightly  # waits for a timeout of the client; above it is many records
 def test_one_record_that_is_too_much_for_the_way_to_the_brokers_ends_the_share_with_the_reason(
     kafka: KafkaCluster, proxy: TcpProxy, tmp_path: Path
 ) -> None:
