@@ -15,13 +15,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.model.streams import Headers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+Action = Literal["count", "drop", "dead-letter", "fail"]
+"""What happens to what is not as it is expected: see `TaskContext.expect` and `PipelineContext.expect`."""
 
 
 class IncomingMessageEnvelope(NamedTuple):
@@ -213,6 +217,20 @@ class TaskContext(Protocol):
     def scheduler(self) -> Scheduler:
         """The task's timers."""
 
+    def expect(self, name: str, is_met: bool, action: Action = "count") -> bool:
+        """Say whether a message is as it is expected to be, when it was found to be so or not, and count both.
+
+        Returns whether to go on with it: False when it is not so and `action` is "drop". With "dead-letter" the
+        message is undone and set aside, which `task.poison.policy=dead-letter` makes possible; with "fail" its batch
+        fails, whatever that policy is. With "count" nothing else happens.
+
+            if not context.expect("amount is positive", message["amount"] > 0, "drop"):
+                return
+
+        Raises:
+            ConfigError: there is no such action.
+        """
+
     def store(self, name: str) -> KeyValueStore:
         """The task's own store `name`, declared by `stores.<name>.*`.
 
@@ -378,6 +396,22 @@ class PipelineContext(Protocol):
 
         Its offsets are Spark's, not in checkpoints: it cannot be rewound, and begins where its options say when
         Spark's checkpoint is given up (`job.lineage.state=discard`). `path` and `schema` are options as any other.
+        """
+
+    def expect(
+        self, frame: DataFrame, condition: str, action: Action = "count", *, name: str = ""
+    ) -> DataFrame:
+        """The frame whose rows are checked: those that meet the SQL condition, and with "count" all others too.
+
+        Where it is null a row does not meet it. What is checked and what fails is counted under `name`, by default
+        the condition. With "drop" a row that fails is left out; with "dead-letter" its record goes to the stream of
+        dead letters as well, in the transaction of the batch, for which the frame needs the columns of its input;
+        with "fail" the batch fails, names the record where it can, and nothing of it is committed.
+
+            orders = self.context.expect(orders, "amount >= 0", "drop")
+
+        Raises:
+            ConfigError: there is no such action, the name is taken, or no dead letter can be made of the rows.
         """
 
 

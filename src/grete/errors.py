@@ -28,6 +28,7 @@ GreteError
 │   ├── FilesUnreachable   a file system of Hadoop's did not answer, as one that has lineages
 │   ├── ContainerGone      a share has lost its connection to its container, and begins again
 │   └── ProcessingError    a message could not be processed; names task, SSP and offset
+│       └── ExpectationFailed   it does not meet what its task expects
 ├── PackageError           an environment cannot be built, or is not what its manifest says
 └── MissingExtra           an optional dependency is not installed
 
@@ -297,6 +298,14 @@ class ProcessingError(JobError):
     """A message could not be processed. The message names task, SSP and offset."""
 
     exit_code = 3
+
+
+class ExpectationFailed(ProcessingError):
+    """A message does not meet what its task expects. `sets_aside` says that it is to be a dead letter."""
+
+    def __init__(self, message: str, *, sets_aside: bool = False) -> None:
+        super().__init__(message)
+        self.sets_aside = sets_aside
 
 
 class PackageError(GreteError):

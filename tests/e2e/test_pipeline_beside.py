@@ -52,6 +52,12 @@ def there():
     has_api_alone = importlib.util.find_spec("grete.spark") is None
     return [orjson.__version__, google.protobuf.__version__, sys.prefix, has_api_alone]
 
+class Expecting(grete.DataFramePipeline):
+    output = "local.out"
+
+    def build(self, inputs):
+        return self.context.expect(inputs["local.in"], "value <> 'b'", "dead-letter").select("key", "value")
+
 class Ending(grete.DataFramePipeline):
     output = "local.out"
 
@@ -120,6 +126,20 @@ def test_a_plan_is_built_by_an_older_client_and_its_functions_run_in_its_environ
         assert row[1:] == ["4.0.1", protobuf, "versions", "3.10.18", protobuf, str(environment), True]
     assert version("orjson") != "3.10.18"
     assert version("protobuf") != protobuf
+
+
+@pytest.mark.nightly
+def test_what_a_build_there_expects_is_set_aside_by_its_container(job: Any) -> None:
+    config = ("app.class=counter:Expecting", "task.poison.policy=dead-letter")
+    words = [
+        word for one in (*config, "task.poison.dead-letter.stream=local.dead") for word in ("--set", one)
+    ]
+    result = job.run(*words)
+    assert result.returncode == 0, result.stderr
+    with closing(LocalSystem(job.home / "local", SystemClock())) as local:
+        assert values(local, "out") == [b"a"]
+        [letter] = values(local, "dead")
+    assert json.loads(letter)["error"] == "expectation \"value <> 'b'\" is not met"
 
 
 @pytest.mark.parametrize(

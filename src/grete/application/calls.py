@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from grete.api import IncomingMessageEnvelope, MessageCollector
 from grete.application.context import TaskControl
-from grete.errors import GreteError, WireError
+from grete.errors import ExpectationFailed, GreteError, WireError
 from grete.model.ending import causes
 
 FAILURES = (Exception, SystemExit)
@@ -41,10 +41,14 @@ def call_for_each(
             break
 
 
+_OF_MESSAGES = (WireError, ExpectationFailed)
+"""Serdes refuse values with the first."""
+
+
 def is_machines_error(error: BaseException, *also: type[BaseException]) -> bool:
     """Whether the error, or what it was raised from or amid, is none of the application's and its message's."""
     return any(
         isinstance(one, (MemoryError, *also))
-        or (isinstance(one, GreteError) and not isinstance(one, WireError))  # serdes refuse values with it
+        or (isinstance(one, GreteError) and not isinstance(one, _OF_MESSAGES))
         for one in causes(error)
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from grete.api import KeyValueStore, MetricsRegistry, Scheduler
+from grete.application.expectations import TaskExpectations
 from grete.errors import ConfigError
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.suggestions import or_one_of
@@ -49,6 +50,8 @@ class Context:
         self.metrics = metrics
         """See TaskContext."""
         self.scheduler = scheduler
+        """See TaskContext."""
+        self.expect = TaskExpectations(metrics).check
         """See TaskContext."""
         self._stores = stores
 

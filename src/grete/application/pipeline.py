@@ -10,11 +10,12 @@ import importlib
 import os
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from grete.api import DataFramePipeline
+from grete.api import Action, DataFramePipeline
+from grete.application.expectations import PipelineExpectations
 from grete.application.load import load_class
 from grete.errors import ApplicationError, ConfigError, GreteError
 
@@ -28,6 +29,11 @@ class RunContext:
 
     spark: Any
     config: Mapping[str, str]
+    expectations: PipelineExpectations = field(default_factory=PipelineExpectations)
+
+    def expect(self, frame: Any, condition: str, action: Action = "count", *, name: str = "") -> Any:
+        """See PipelineContext."""
+        return self.expectations.check(frame, condition, action, name)
 
     def read_stream(self, format: str, **options: str) -> Any:
         """See PipelineContext."""
@@ -153,9 +159,10 @@ class PipelineThere:
         """
         try:
             frame, session = _connected(address)
-            self._pipeline.context = RunContext(session, self._config)
+            self._pipeline.context = context = RunContext(session, self._config)
             tables = GivenInputs({name: session.table(view) for name, view in inputs.items()})
             outputs = named_outputs(self._pipeline.build(tables), frame, self._path, self._pipeline.output)
+            outputs |= context.expectations.set_aside
             views = {name: f"{prefix}{index}" for index, name in enumerate(outputs)}
             for name, view in views.items():
                 outputs[name].createOrReplaceGlobalTempView(view)

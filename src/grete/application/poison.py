@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from grete.errors import ExpectationFailed
+
 _ALL = "*"
 
 
@@ -25,8 +27,11 @@ class PoisonPolicy:
         """Whether the message that failed so is set aside.
 
         As in Samza an exception is named by its own class, not by one that it is derived from; with or without its
-        module. What cannot be read never reached the application, so `exceptions` do not speak of it.
+        module. What cannot be read never reached the application, so `exceptions` do not speak of it. What fails an
+        expectation goes where the expectation says.
         """
+        if isinstance(error, ExpectationFailed):
+            return error.sets_aside
         if (
             self.everything
             or (deserializing and self.deserialization)

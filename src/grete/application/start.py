@@ -38,6 +38,7 @@ API = (
     "grete.application.carried",
     "grete.application.collector",
     "grete.application.context",
+    "grete.application.expectations",
     "grete.application.expiry",
     "grete.application.hosted",
     "grete.application.load",

@@ -44,6 +44,7 @@ def run(options: argparse.Namespace) -> int:
             print_table(headings[:-1], [cells[0][:-1]])
             texts = {
                 "message": cells[0][-1],
+                "expectations": _expectations(rows[0]["expectations"] or {}),
                 "from other machines": rows[0]["public_url"],
                 "token file": rows[0]["token_file"],
                 "pages": pages_link(rows[0]["public_url"] or rows[0]["url"], rows[0]["token_file"]),
@@ -105,6 +106,10 @@ def _shown(row: dict[str, Any], column: str) -> Any:
         return row[column]
     set_aside = f"{row['quarantined_count']} records are not understood"
     return "; ".join(part for part in (row["message"], set_aside) if part)
+
+
+def _expectations(found: dict[str, dict[str, int]]) -> str:
+    return "; ".join(f"{name}: {one['failed']} of {one['checked']} not met" for name, one in found.items())
 
 
 def _print_quarantined(records: list[str], count: int) -> None:

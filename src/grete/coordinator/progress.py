@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
+from grete.application.expectations import EXPECTATION
 from grete.clock import Clock
 from grete.wire.container_protocol import Heartbeat
 from grete.wire.metric_values import ENGINE, Count, Durations, Level, MetricValue, ReportedMetrics
@@ -34,6 +36,12 @@ class ContainerProgress:
     waited_s: float = 0.0
 
     @property
+    def figures(self) -> dict[str, Any]:
+        """Those of Spark and of expectations, where there are some."""
+        both = {"spark": self.engine, "expectations": self.expectations}
+        return {name: found for name, found in both.items() if found}
+
+    @property
     def engine(self) -> dict[str, dict[str, float | str]]:
         """Spark's own figures of a pipeline's query: by group, without `spark.`, and name; of a timer the average.
 
@@ -45,6 +53,19 @@ class ContainerProgress:
             for group, values in sorted(groups.items())
             if group.startswith(ENGINE)
         }
+
+    @property
+    def expectations(self) -> dict[str, dict[str, int]]:
+        """What its tasks or its pipeline have checked, and what of it failed, by expectation, since it started."""
+        if self.metrics is None:
+            return {}
+        found: dict[str, Counter[str]] = defaultdict(Counter)
+        for groups in (self.metrics.container, *self.metrics.tasks.values()):
+            for group, values in groups.items():
+                if group.startswith(EXPECTATION):
+                    counted = {name: one.value for name, one in values.items() if isinstance(one, Count)}
+                    found[group.removeprefix(EXPECTATION)].update(counted)
+        return {name: dict(counted) for name, counted in sorted(found.items())}
 
     @property
     def records_per_s(self) -> float:

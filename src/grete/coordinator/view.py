@@ -113,8 +113,7 @@ class View:
         with the state that was decided.
         """
         reported = {
-            id_: {**document(one.heartbeat), **({"spark": one.engine} if one.engine else {})}
-            for id_, one in self.containers.progress().items()
+            id_: {**document(one.heartbeat), **one.figures} for id_, one in self.containers.progress().items()
         }
         resting = {
             str(id_): {**reported.get(id_, {}), "state": why}

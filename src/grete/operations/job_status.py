@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -28,10 +30,12 @@ _ANSWER_S = 2.0
 class JobLook(threading.Thread):
     """Looks at one job. `row` is what is known of it so far, `failure` why the rest is not."""
 
-    def __init__(self, job: JobId, settings: Settings | None = None) -> None:
+    def __init__(self, job: JobId, settings: Settings | None = None, *, asks_of_tasks: bool = False) -> None:
+        """A coordinator is asked for the figures of a pipeline, and with `asks_of_tasks` of any job."""
         super().__init__(daemon=True)
         self._job = job
         self._settings = settings
+        self._asks_of_tasks = asks_of_tasks
         self.row: dict[str, Any] | None = None
         self.failure: GreteError | None = None
         self.start()
@@ -42,7 +46,8 @@ class JobLook(threading.Thread):
             with open_job(self._job, self._settings) as handle:
                 self.row = standing_row(handle)
                 lag = handle.lag().document()
-                self.row = {**self.row, "spark": _spark(handle), "behind": lag["total"], "lag": lag}
+                figures = _figures(handle, of_tasks=self._asks_of_tasks)
+                self.row = {**self.row, **figures, "behind": lag["total"], "lag": lag}
         except GreteError as error:
             self.failure = error
 
@@ -84,24 +89,36 @@ def empty_row(job: JobId, state: str, message: str) -> dict[str, Any]:
         "on_their_own": [],
         "resting": {},
         "spark": None,
+        "expectations": None,
         "message": message,
     }
 
 
-def _spark(handle: JobHandle) -> dict[str, Any] | None:
-    """Spark's figures of a running pipeline, by container, from its coordinator; None where that does not answer."""
+def _figures(handle: JobHandle, *, of_tasks: bool) -> dict[str, Any]:
+    """What the containers of a running job have counted, from its coordinator; nothing where that does not answer."""
     state = handle.state()
-    if state is None or state.state != "running" or not state.url or not handle.settings.job.is_pipeline:
-        return None
-    from grete.http_client import JobCoordinatorClient  # urllib3, where a pipeline runs alone
+    is_pipeline = handle.settings.job.is_pipeline
+    if state is None or state.state != "running" or not state.url or not (is_pipeline or of_tasks):
+        return {}
+    from grete.http_client import JobCoordinatorClient  # urllib3, where it is needed
 
     try:
         token = Path(state.read_token_file or state.token_file)
         with closing(JobCoordinatorClient(state.url, token, timeout_s=_ANSWER_S)) as client:
             containers = client.get("/api/v1/job", patience_s=0)["containers"]
     except (GreteError, OSError, KeyError):  # another user's, another machine's, or about to end
-        return None
-    return {id_: one.get("spark") for id_, one in containers.items()}
+        return {}
+    spark = {id_: one.get("spark") for id_, one in containers.items()} if is_pipeline else None
+    return {"spark": spark, "expectations": _summed(containers)}
+
+
+def _summed(containers: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, int]]:
+    """What was checked and what failed of each expectation, over all containers."""
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for one in containers.values():
+        for name, counted in one.get("expectations", {}).items():
+            found[name].update(counted)
+    return {name: dict(counted) for name, counted in sorted(found.items())}
 
 
 def _running_alone(handle: JobHandle) -> list[ContainerId]:
@@ -148,6 +165,7 @@ def standing_row(handle: JobHandle) -> dict[str, Any]:
         "processors": processors,
         "resting": resting,
         "spark": None,
+        "expectations": None,
         "message": "; ".join(text for text in said if text),
     }
 

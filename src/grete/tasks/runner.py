@@ -18,7 +18,7 @@ from grete.api import IncomingMessageEnvelope, StreamTask
 from grete.application.beside import CallFailed
 from grete.application.calls import FAILURES, call_for_each
 from grete.arrow import pa
-from grete.errors import ProcessingError
+from grete.errors import ExpectationFailed, ProcessingError
 from grete.failpoints import failpoint
 from grete.model.ending import failure_of, note
 from grete.model.ids import SystemStreamPartition
@@ -265,9 +265,11 @@ class TaskRun:
         self._note(error, ssp, offset)
         if is_machines(error):
             raise error
+        is_to_fail = isinstance(error, ExpectationFailed) and not error.sets_aside
+        way_out = "" if is_to_fail else " (task.poison.policy=dead-letter would set the message aside)"
         raise ProcessingError(
             f"task {self.worker.task.name!r} could not process {ssp} offset {offset}: {error!r}; "
-            f"nothing of it was committed (task.poison.policy=dead-letter would set the message aside)"
+            f"nothing of it was committed{way_out}"
         ) from error
 
     def _guarded(

@@ -45,6 +45,7 @@ KEYS = {
         "run_id",
     ),
     *("epoch", "hosts", "quarantined", "quarantined_count", "on_their_own", "processors", "resting", "spark"),
+    "expectations",
     "message",
 }
 Output = pytest.CaptureFixture[str]

@@ -6,15 +6,15 @@ as `task.poison.policy` has it: then it is a row of one output more, the stream 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import reduce
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from grete.application.expectations import PROBLEM
 from grete.arrow import pa
 from grete.container.assignment import Assignment
 from grete.errors import ProcessingError, WireError
@@ -24,7 +24,6 @@ from grete.spark.pipeline.serdes import BYTES, JSON, TEXT, ColumnSerde, column_s
 _READ = {"key": "__key", "value": "__value"}
 """What is read of a column, beside it."""
 _PARSED = {"key": "__json_key", "value": "__json_value"}
-_PROBLEM = "__problem"
 _CORRUPT = "__corrupt"
 _UNREADABLE = (WireError, ValueError, TypeError, ArithmeticError)
 """Of a serde, and of Arrow for a value that is not of the type."""
@@ -32,15 +31,10 @@ _UNREADABLE = (WireError, ValueError, TypeError, ArithmeticError)
 
 @dataclass(frozen=True, slots=True)
 class DecodedInputs:
-    """The inputs of `build`; what cannot be read of each where that is set aside."""
+    """The inputs of `build`; what cannot be read of them where that is set aside, as dead letters."""
 
     frames: Mapping[str, DataFrame]
-    letters: Mapping[str, DataFrame] = field(default_factory=dict)
-
-    @property
-    def dead_letters(self) -> DataFrame | None:
-        """All of it, as records of the stream of dead letters."""
-        return reduce(DataFrame.unionAll, self.letters.values()) if self.letters else None
+    letters: Sequence[DataFrame]
 
 
 def decoded_inputs(frames: Mapping[str, DataFrame], assignment: Assignment) -> DecodedInputs:
@@ -52,15 +46,15 @@ def decoded_inputs(frames: Mapping[str, DataFrame], assignment: Assignment) -> D
     settings = assignment.settings
     poison = settings.task.poison
     sets_aside = poison.everything or poison.deserialization
-    found, letters = dict(frames), dict[str, DataFrame]()
+    found, letters = dict(frames), list[DataFrame]()
     for name, frame in frames.items():
         serdes = column_serdes(SystemStream.parse(name), settings)
         if serdes is None or all(one.kind == BYTES for one in serdes):
             continue
         read = _read(frame, dict(zip(_READ, serdes, strict=True)), is_kept=sets_aside)
         if sets_aside:
-            letters[name] = _letters(read.where(F.col(_PROBLEM).isNotNull()), assignment)
-            read = read.where(F.col(_PROBLEM).isNull())
+            letters.append(dead_letters(read.where(F.col(PROBLEM).isNotNull()), assignment))
+            read = read.where(F.col(PROBLEM).isNull())
         found[name] = read.select(*(_renamed(one) for one in frame.columns))
     return DecodedInputs(found, letters)
 
@@ -75,7 +69,7 @@ def _read(frame: DataFrame, serdes: Mapping[str, ColumnSerde], *, is_kept: bool)
     problems = []
     if by_python:
         frame = _in_python(frame, by_python, is_kept=is_kept)
-        problems = [F.col(_PROBLEM)] if is_kept else []
+        problems = [F.col(PROBLEM)] if is_kept else []
     for name, serde in serdes.items():
         if name in by_python:
             continue
@@ -91,7 +85,7 @@ def _read(frame: DataFrame, serdes: Mapping[str, ColumnSerde], *, is_kept: bool)
             )
             value = F.when(problem.isNotNull(), F.raise_error(words)).otherwise(value)
         frame = frame.withColumn(_READ[name], value)
-    return frame.withColumn(_PROBLEM, F.coalesce(*problems)) if problems else frame
+    return frame.withColumn(PROBLEM, F.coalesce(*problems)) if problems else frame
 
 
 _WAY_OUT = "; nothing of its batch was committed (task.poison.policy=dead-letter would set the record aside)"
@@ -150,7 +144,7 @@ def _of_json(parsed: Column, text: Column, kind: T.DataType) -> tuple[Column, Co
 def _in_python(frame: DataFrame, serdes: Mapping[str, ColumnSerde], *, is_kept: bool) -> DataFrame:
     kept = [each for each in frame.schema if is_kept or each.name not in serdes]
     read = [T.StructField(_READ[name], one.type) for name, one in serdes.items()]
-    problem = [T.StructField(_PROBLEM, T.StringType())] if is_kept else []
+    problem = [T.StructField(PROBLEM, T.StringType())] if is_kept else []
     decode = _Decode(tuple(serdes.items()), tuple(each.name for each in kept), is_kept)
     return frame.mapInArrow(decode, T.StructType([*kept, *read, *problem]))
 
@@ -171,7 +165,7 @@ class _Decode:
             columns = {name: batch.column(name) for name in self.names} | read
             if self.is_kept:
                 said = [problems.get(row) for row in range(batch.num_rows)]
-                columns[_PROBLEM] = pa.array(said, type=pa.string())
+                columns[PROBLEM] = pa.array(said, type=pa.string())
             yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     def _column(
@@ -206,8 +200,10 @@ def _place(batch: pa.RecordBatch, row: int) -> str:
 # --- dead letters ---
 
 
-def _letters(rows: DataFrame, assignment: Assignment) -> DataFrame:
-    """The records of the stream of dead letters: of the form that `grete.tasks.collector.dead_letter` has."""
+def dead_letters(rows: DataFrame, assignment: Assignment) -> DataFrame:
+    """The records of the stream of dead letters, of rows that say in a column `PROBLEM` why: of the form that
+    `grete.tasks.collector.dead_letter` has.
+    """
     tasks = {str(ssp): str(task.name) for task in assignment.tasks for ssp in task.ssps}
     ssp = F.concat_ws(".", "stream", "partition")
     of_task = F.element_at(F.create_map(*map(F.lit, chain.from_iterable(sorted(tasks.items())))), ssp)
@@ -215,7 +211,7 @@ def _letters(rows: DataFrame, assignment: Assignment) -> DataFrame:
         of_task.alias("task"),
         ssp.alias("ssp"),
         F.col("offset").cast("string").alias("offset"),
-        F.col(_PROBLEM).alias("error"),
+        F.col(PROBLEM).alias("error"),
         F.base64("key").alias("key_base64"),
         F.base64("value").alias("value_base64"),
     ]

@@ -1,7 +1,7 @@
 """Spark's own reports of a query's batches (StreamingQueryProgress) as metrics of the container.
 
-Groups are `spark.query`, `spark.duration` (the phases of the last batch), `spark.source.NAME` for each source and
-`spark.operator.NUMBER.NAME` for each operator that keeps state.
+Groups are `spark.query`, `spark.duration` (the phases of the last batch), `spark.source.NAME` for each source,
+`spark.operator.NUMBER.NAME` for each operator that keeps state, and `expectation.NAME` for what `build` expects.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from grete.application.expectations import EXPECTATION
 from grete.spark.jvm import java_query
 from grete.spark.pipeline.late_rows import LateRows, dropped_rows
 from grete.wire.metric_values import Count, Durations, Level, Metrics, MetricValue
@@ -84,6 +85,9 @@ def metrics_of(report: Mapping[str, Any], sources: Sequence[str], page: str | No
     found["spark.query"] = query
     for number, operator in enumerate(operators):
         found[f"spark.operator.{number}.{operator.get('operatorName', '')}"] = _operator(operator)
+    for observed, row in report.get("observedMetrics", {}).items():
+        if observed.startswith(EXPECTATION):
+            found[observed] = {figure: Count(int(value)) for figure, value in row.items()}
     for number, source in enumerate(report.get("sources", ())):
         name = (sources[number] if number < len(sources) else "") or str(number)
         found[f"spark.source.{name}"] = {

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import reduce
 
 from py4j.protocol import Py4JNetworkError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from grete.api import DataFramePipeline
+from grete.application.expectations import letters_of
 from grete.application.pipeline import GivenInputs, RunContext, build_failed, load_pipeline, named_outputs
 from grete.clock import SystemClock
 from grete.config.application_config import ApplicationConfig
@@ -45,7 +47,7 @@ from grete.spark.lineage.on_hadoop import HadoopLineages
 from grete.spark.pipeline import columns_used
 from grete.spark.pipeline.batch import PipelineBatches
 from grete.spark.pipeline.beside import PipelineBeside
-from grete.spark.pipeline.decoding import decoded_inputs
+from grete.spark.pipeline.decoding import dead_letters, decoded_inputs
 from grete.spark.pipeline.encoding import encoded
 from grete.spark.pipeline.inputs import (
     INPUT,
@@ -271,12 +273,14 @@ class PipelineRun:
         for frame in built.values():
             check_containers(frame, self._settings.job.container_count)
         check_all_used(inputs, used_in(built.values()), application)
+        built, failed = letters_of(built)
         streams = output_streams(built, self._settings, pipeline)
         for name, output in self._settings.outputs.items():
             if name in streams:
                 check_format(self._spark, output)
         written = {name: self._encoded(frame, streams[name]) for name, frame in built.items()}
-        frames = read_once(self._with_letters(written, decoded.dead_letters))
+        aside = [*decoded.letters, *(dead_letters(rows, self._assignment) for rows in failed)]
+        frames = read_once(self._with_letters(written, aside))
         shared = Shared.of(frames)
         letters = {name: SystemStream.parse(name) for name in frames if name not in streams}
         sources = sources_of(shared.frame)
@@ -296,20 +300,27 @@ class PipelineRun:
             ) from error
         return made
 
-    def _with_letters(self, outputs: dict[str, DataFrame], letters: DataFrame | None) -> dict[str, DataFrame]:
+    def _with_letters(
+        self, outputs: dict[str, DataFrame], letters: Sequence[DataFrame]
+    ) -> dict[str, DataFrame]:
         """The outputs, and as one more the stream of dead letters where there may be any."""
         stream = self._settings.task.dead_letters
-        if letters is None or stream is None:
+        if not letters:
             return outputs
+        if stream is None:
+            raise ConfigError(
+                "app.class: build expects rows with action='dead-letter', and the job has no stream of dead letters: "
+                "set task.poison.policy=dead-letter and task.poison.dead-letter.stream"
+            )
         if str(stream) in outputs:
             raise ConfigError(
                 f"{stream} is an output of the pipeline and the stream of its dead letters: name another"
             )
-        return outputs | {str(stream): letters}
+        return outputs | {str(stream): reduce(DataFrame.unionAll, letters)}
 
     def _build(self, pipeline: DataFramePipeline, inputs: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
         application = str(self._settings.job.application_class)
-        pipeline.context = RunContext(self._spark, ApplicationConfig(self._settings.raw))
+        pipeline.context = context = RunContext(self._spark, ApplicationConfig(self._settings.raw))
         try:
             with logged_while_it_runs(f"build of {application}"):
                 built = pipeline.build(GivenInputs(inputs))
@@ -319,7 +330,8 @@ class PipelineRun:
             problem = build_failed(application, error)
             note(problem, failure_of(error))
             raise problem from error
-        return named_outputs(built, DataFrame, application, pipeline.output)
+        outputs = named_outputs(built, DataFrame, application, pipeline.output)
+        return outputs | context.expectations.set_aside
 
     def _load_pipeline(self) -> DataFramePipeline:
         path = self._settings.job.application_class or ""
