@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,6 +57,12 @@ def happened() -> set[str]:
         return {row.event for row in handle.history()}
 
 
+def loaded(pid: int) -> set[str]:
+    """The packages with compiled modules that a process has."""
+    maps = Path(f"/proc/{pid}/maps").read_text()
+    return set(re.findall(r"/site-packages/(\w+)/", maps))
+
+
 def test_a_job_is_run_looked_at_changed_refused_a_second_copy_stopped_and_run_again(
     counter_job: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,6 +76,8 @@ def test_a_job_is_run_looked_at_changed_refused_a_second_copy_stopped_and_run_ag
             0,
         )
         assert [row["container"] for row in shown(counter_job, "job-model")] == ["0", "0"]
+        [container] = shown(counter_job, "container", "list")
+        assert not loaded(container["pid"]) & {"pandas", "confluent_kafka", "grpc"}, "none is needed: 50 MB less"
 
         second = counter_job.run()
         assert second.returncode == 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy
 import pytest
 from pyspark.sql import SparkSession
 
@@ -38,6 +39,15 @@ def test_sessions_are_put_back_as_they_were(spark: SparkSession) -> None:
         jvm.put_back(before)
     assert jvm.sessions_of_python() == before
     assert jvm.java_sessions(spark).getDefaultSession().isDefined()
+
+
+def test_what_is_numpys_is_converted_for_the_jvm_and_nothing_else_is_asked_for(spark: SparkSession) -> None:
+    root = jvm.jvm_of(spark)
+    assert root.java.util.Arrays.toString(numpy.array([1, 2])) == "[1, 2]"
+    assert root.java.lang.Math.abs(numpy.int64(-3)) == 3
+    converters = jvm.gateway_of_process()._gateway_client.converters
+    asked = [one for one in converters if one.can_convert("a text")]
+    assert not asked
 
 
 def test_a_frame_and_collections_are_those_of_the_jvm(spark: SparkSession) -> None:
