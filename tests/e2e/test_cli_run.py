@@ -77,7 +77,9 @@ def test_a_job_is_run_looked_at_changed_refused_a_second_copy_stopped_and_run_ag
         )
         assert [row["container"] for row in shown(counter_job, "job-model")] == ["0", "0"]
         [container] = shown(counter_job, "container", "list")
-        assert not loaded(container["pid"]) & {"pandas", "confluent_kafka", "grpc"}, "none is needed: 50 MB less"
+        assert not loaded(container["pid"]) & {"pandas", "confluent_kafka", "grpc"}, (
+            "none is needed: 50 MB less"
+        )
 
         second = counter_job.run()
         assert second.returncode == 4

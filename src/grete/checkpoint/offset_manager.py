@@ -68,6 +68,7 @@ def starting_offsets(
     known: dict[SystemStream, Mapping[int, PartitionOffsets | None]] = {}
     by_task: dict[TaskName, dict[SystemStreamPartition, str]] = {}
     skipped: list[Skipped] = []
+    empty: dict[SystemStream, dict[int, str]] = {}
     for task, ssps in tasks.items():
         checkpoint = _still_inputs(task, checkpoints.get(task, {}), ssps)
         by_task[task] = {}
@@ -89,7 +90,10 @@ def starting_offsets(
             elif ssp in added and not is_reset:
                 by_task[task][ssp] = offsets.upcoming if offsets.oldest is None else offsets.oldest
             else:
-                by_task[task][ssp] = default_start(ssp, offsets, stream)
+                by_task[task][ssp] = default_start(offsets, stream)
+                if offsets.oldest is None and stream.offset_default != "upcoming":
+                    empty.setdefault(ssp.system_stream, {})[ssp.partition] = offsets.upcoming
+    _warn_of_empty(empty, settings)
     return StartingOffsets(by_task, _smallest(by_task, admins), tuple(skipped))
 
 
@@ -145,18 +149,26 @@ def added_partitions(
     return new.difference(settings.task.broadcast_inputs) if new else new
 
 
-def default_start(ssp: SystemStreamPartition, offsets: PartitionOffsets, stream: StreamSettings) -> str:
-    """Where an SSP without checkpoint starts, falling back to upcoming with a warning when it is empty (S2-90).
+def default_start(offsets: PartitionOffsets, stream: StreamSettings) -> str:
+    """Where an SSP without checkpoint starts: where there is no such offset, since it is empty, at upcoming (S2-90).
 
     Raises:
         ConfigError: the default is none of oldest, newest, upcoming.
     """
     wanted = stream.offset_default
     offset = {"oldest": offsets.oldest, "newest": offsets.newest, "upcoming": offsets.upcoming}[wanted]
-    if offset is None:
-        _log.warning("%s has no %s offset since it is empty; starting at %s", ssp, wanted, offsets.upcoming)
-        return offsets.upcoming
-    return offset
+    return offsets.upcoming if offset is None else offset
+
+
+def _warn_of_empty(found: Mapping[SystemStream, Mapping[int, str]], settings: Settings) -> None:
+    """A line a stream, however many partitions of it are empty; with where the first of them starts."""
+    for stream, starts in found.items():
+        wanted, first = settings.stream(stream).offset_default, min(starts)
+        more = f" and {len(starts) - 1} more partitions" if len(starts) > 1 else ""
+        _log.warning(
+            "%s.%d%s: no %s offset, since nothing is there; starting at upcoming, %s for the first",
+            *(stream, first, more, wanted, starts[first]),
+        )
 
 
 def _after(

@@ -203,14 +203,7 @@ class _Planner:
         last = None if commit is None else commit.offsets.get(ssp)
         if last is not None:
             return int(last) + 1
-        offsets = self._offsets(ssp)
-        # of an empty partition every default is the upcoming offset; the job says so when it starts, this does not
-        is_empty = offsets.oldest is None
-        return int(
-            offsets.upcoming
-            if is_empty
-            else default_start(ssp, offsets, self._settings.stream(ssp.system_stream))
-        )
+        return int(default_start(self._offsets(ssp), self._settings.stream(ssp.system_stream)))
 
     def _resolved(self, ssp: SystemStreamPartition, startpoint: Startpoint) -> str:
         return resolve(startpoint, ssp, self._offsets(ssp), self._system(ssp.system), is_written=False)

@@ -177,13 +177,12 @@ class LookedFor(Inputs):
         taken = share_out({ssp: end - start for ssp, start, end in spans}, records, self._turn)
         self._turn += 1
         at = self._turn % len(spans)  # the first goes round: bytes may end a turn early
-        found: list[Arrived] = []
+        found, size = list[Arrived](), 0
         for ssp, start, _ in [*spans[at:], *spans[:at]]:
-            if (
-                taken[ssp]
-                and sum(one.records.nbytes for one in found if one.records is not None) < _BYTES_AT_ONCE
-            ):
-                found.append(self._read(ssp, start, start + taken[ssp]))
+            if taken[ssp] and size < _BYTES_AT_ONCE:
+                one = self._read(ssp, start, start + taken[ssp])
+                size += 0 if one.records is None else one.records.nbytes
+                found.append(one)
         return found
 
     def _available(self, wanted: Wanted) -> list[tuple[SystemStreamPartition, int, int]]:

@@ -74,6 +74,17 @@ def test_an_empty_stream_has_no_oldest_offset_and_starts_at_upcoming() -> None:
     assert start(ssp=OTHER, systems__s__samza__offset__default="oldest") == "7"
 
 
+def test_of_a_stream_with_many_empty_partitions_one_line_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    admins = {"s": Admin({"in": dict.fromkeys(range(1_000), EMPTY)})}
+    tasks = {TaskName(f"Partition {n}"): [SystemStreamPartition("s", "in", n)] for n in range(1_000)}
+    settings = Settings.of({"systems.s.samza.offset.default": "oldest"})
+    starting_offsets(tasks, {}, settings, admins)
+    [said] = caplog.messages
+    assert said.startswith(
+        "s.in.0 and 999 more partitions: no oldest offset, since nothing is there; starting at"
+    )
+
+
 def test_a_reset_stream_forgets_its_checkpoint_and_takes_the_default() -> None:
     reset = {"streams__in__samza__reset__offset": "true", "systems__s__samza__offset__default": "oldest"}
     assert start({IN: "45"}, ssp=IN, **reset) == "10"

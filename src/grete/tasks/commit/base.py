@@ -10,7 +10,7 @@ from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.failpoints import failpoint
 from grete.keyed_log.base import Entry
 from grete.model.fence import Fence
-from grete.model.ids import TaskName
+from grete.model.ids import SystemStreamPartition, TaskName
 from grete.systems.commit_group import CommitGroup, SegmentWrite, TransactionalStore
 from grete.tasks.spec import RunnerSpec, TaskProgress, TaskReport, advanced
 from grete.wire.metric_values import Metrics
@@ -100,11 +100,12 @@ class CommittedTasks:
         self._batches: dict[int, int] = {}
         self.shut_down: set[int] = set()
         """The tasks that have asked to take no further part."""
+        indexes = {ssp: index for index, ssp in enumerate(spec.ssps)}
         self.progress = {
             task.index: TaskProgress(
                 token=self._token_of(task.name, store_positions[task.index]),
                 store_positions=store_positions[task.index],
-                last_offsets=self._last_offsets(task.name),
+                last_offsets=self._last_offsets(task.name, indexes),
             )
             for task in spec.tasks
         }
@@ -118,11 +119,10 @@ class CommittedTasks:
             return ""
         return commit.token
 
-    def _last_offsets(self, task: TaskName) -> dict[int, int]:
+    def _last_offsets(self, task: TaskName, indexes: Mapping[SystemStreamPartition, int]) -> dict[int, int]:
         commit = self._commits.get(task)
         if commit is None:
             return {}
-        indexes = {ssp: index for index, ssp in enumerate(self.spec.ssps)}
         return {indexes[ssp]: int(offset) for ssp, offset in commit.offsets.items() if ssp in indexes}
 
     @property
