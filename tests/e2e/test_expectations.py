@@ -64,6 +64,17 @@ class Counted(grete.DataFramePipeline):
         return right.groupBy(F.lit("all").alias("key")).agg(F.count("*").alias("n"))
 
 
+class Twice(grete.DataFramePipeline):
+    """Uses what it expects twice, and expects more of a part of it. Keys are numbers."""
+
+    output = "local.out"
+
+    def build(self, inputs: Mapping[str, DataFrame]) -> DataFrame:
+        orders = self.context.expect(inputs["local.in"], "key <> 3", "dead-letter")
+        paid = self.context.expect(orders.where("value.amount > 0"), "value.amount < 5", "drop")
+        return paid.union(orders.where("value.amount <= 0")).select(F.col("value.id"))
+
+
 class Wrong(grete.DataFramePipeline):
     """Expects what `wrong` names."""
 
@@ -141,6 +152,18 @@ def test_decoded_rows_are_set_aside_as_json_and_what_keeps_state_never_sees_them
     job.replay("local.in", discard_state=True)
     job.run()
     assert counted(job, "value.amount >= 0") == {"checked": 5, "failed": 2}, "of its own start"
+
+
+def test_what_is_expected_may_be_used_twice_and_more_be_expected_of_a_part(start_pipeline: Start) -> None:
+    job = start_pipeline(Twice, {**CONFIG, **DECODED, **ASIDE, "streams.in.samza.key.serde": "long"})
+    for order in ORDERS:
+        job.send_bytes("local.in", json.dumps(order).encode(), key=order["id"].to_bytes(8, "big"))
+    job.run()
+    assert sorted(ids(job)) == [2, 4, 5]
+    assert counted(job, "key <> 3") == {"checked": 5, "failed": 1}
+    assert counted(job, "value.amount < 5") == {"checked": 2, "failed": 1}
+    [letter] = map(json.loads, job.messages("local.dead"))
+    assert base64.b64decode(letter["key_base64"]) == b"3"
 
 
 @pytest.mark.parametrize(

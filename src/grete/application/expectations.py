@@ -24,6 +24,8 @@ SET_ASIDE = "__set_aside_"
 """How the names of outputs begin that are rows set aside, beside those that `build` returns."""
 _PLACE = ("stream", "partition", "offset")
 _RECORD = (*_PLACE, "key", "value")
+_OF_SEVERAL = ("struct", "array", "map", "variant")
+"""Types that `to_json` takes; of any other the text is JSON, or what a text was."""
 
 
 class TaskExpectations:
@@ -103,7 +105,10 @@ def letters_of(outputs: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any]]:
 def _bytes(functions: Any, column: str, kind: str) -> Any:
     """The column as bytes: as it is, or what was decoded as JSON."""
     own = functions.col(column)
-    return (own if kind in ("binary", "string") else functions.to_json(own)).cast("binary")
+    if kind == "binary":
+        return own
+    text = functions.to_json(own) if kind.startswith(_OF_SEVERAL) else own.cast("string")
+    return text.cast("binary")
 
 
 def _raised(functions: Any, name: str, columns: list[str]) -> Any:
