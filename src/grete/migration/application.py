@@ -40,8 +40,7 @@ METHODS: tuple[tuple[str, str], ...] = (
     ("fields of the class that count between two calls", "the same; what a failure must not lose, in a store"),
     ("KeyValueStore get, put, delete, getAll, range, all", "get, put, delete, get_all, range, all"),
     ("KeyValueStore.putAll, deleteAll, flush", "put and delete in a loop; the commit is the flush"),
-    ("StreamApplication.describe: map, filter, flatMap, sendTo", "StreamTask.process, or a grete.DataFramePipeline"),
-    ("StreamApplication.describe: window, join, partitionBy", "grete.DataFramePipeline: groupBy, join in Spark SQL"),
+    ("StreamApplication.describe: map, filter, window, ...", "each as a task and as a pipeline: docs/operators.md"),
 )  # fmt: skip
 """(Samza's, grete's)."""
 _PACKAGE_END = re.compile(r"([A-Za-z_$][\w$]*)\Z")
