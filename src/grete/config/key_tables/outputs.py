@@ -29,6 +29,28 @@ OUTPUT_PARTITION_BY = Key(
     _QUERY,
     "Columns by which a new Delta table or files are partitioned.",
 )
+OUTPUT_KEYS = Key(
+    "outputs.%s.keys",
+    LIST,
+    "",
+    _QUERY,
+    "Columns of a Delta table or of a database's by which a row takes the place of the one that is there; without "
+    "them rows are added.",
+)
+OUTPUT_ORDER_BY = Key(
+    "outputs.%s.order.by",
+    TEXT,
+    None,
+    _QUERY,
+    "With `keys`: the column by which the last of several rows of a batch with the same keys counts.",
+)
+OUTPUT_DELETED_COLUMN = Key(
+    "outputs.%s.deleted.column",
+    TEXT,
+    None,
+    _QUERY,
+    "With `keys`: the column that is true where the row with these keys is to be deleted. It is not written.",
+)
 OUTPUT_URL = Key("outputs.%s.url", TEXT, None, _QUERY, "The database, `jdbc:...`; may have references.")
 OUTPUT_TABLE = Key("outputs.%s.table", TEXT, None, _QUERY, "The table, which is there already.")
 OUTPUT_USER = Key("outputs.%s.user", TEXT, None, _QUERY, "The database's user.")
@@ -51,6 +73,9 @@ TABLE: tuple[Key[object], ...] = (
     OUTPUT_FORMAT,
     OUTPUT_PATH,
     OUTPUT_PARTITION_BY,
+    OUTPUT_KEYS,
+    OUTPUT_ORDER_BY,
+    OUTPUT_DELETED_COLUMN,
     OUTPUT_URL,
     OUTPUT_TABLE,
     OUTPUT_USER,

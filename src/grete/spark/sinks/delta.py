@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from grete.failpoints import failpoint
 from grete.model.fence import Fence
 from grete.spark.jvm import java_session, jvm_of
 from grete.spark.sinks.base import compute_only
+from grete.spark.sinks.upserts import DELETED, Upsert
 from grete.systems.commit_group import SegmentWrite
 
 
@@ -47,7 +49,8 @@ class DeltaSink:
 
     Delta drops a write whose version is not greater than the last one, so the first commit of a container, which is
     empty, ends its predecessor: what that one still writes has an older version. Which batch was the last is in the
-    message of the commit (`userMetadata`). With `replaces`, each batch takes the place of all rows.
+    message of the commit (`userMetadata`). With `replaces`, each batch takes the place of all rows, with keys each
+    row that of the one with the same ones.
 
     Which table it is is noted in the file `noted`: Delta makes one where there is none, and one that was dropped is
     not to be made again unseen.
@@ -70,6 +73,7 @@ class DeltaSink:
         self._fence = fence
         self._noted = noted
         self._replaces = replaces
+        self._upsert = Upsert.of(settings)
         self._last: _Mark | None = None
 
     def write(self, rows: DataFrame, batch: Batch) -> Sequence[SegmentWrite]:
@@ -87,9 +91,12 @@ class DeltaSink:
             self._last = last
             compute_only(rows)
             return ()
-        self._last = self._append(
-            rows, batch.id, last.version + 1, "overwrite" if self._replaces else "append"
-        )
+        mark = _Mark(self._app, self._fence.epoch, last.version + 1, batch.id)
+        if self._upsert is None:
+            self._append(rows, mark, "overwrite" if self._replaces else "append")
+        else:
+            self._merge(self._upsert, rows, mark)
+        self._last = mark
         failpoint("sink.committed")
         return ()
 
@@ -100,7 +107,9 @@ class DeltaSink:
             raise self._dropped(now_there)
         before = self._newest()
         self._refuse_later(before)
-        claimed = self._append(rows.limit(0), before.batch, before.version + 1, "append")
+        claimed = _Mark(self._app, self._fence.epoch, before.version + 1, before.batch)
+        columns = rows.columns if self._upsert is None else self._upsert.columns(rows)
+        self._append(rows.select(*columns).limit(0), claimed, "append")
         now = self._newest()
         if now != claimed:
             raise self._fenced(max(now.epoch, self._fence.epoch))
@@ -116,20 +125,50 @@ class DeltaSink:
     def _fenced(self, seen: int) -> Fenced:
         return Fenced(f"{self._app} in the Delta table {self._path}", epoch=self._fence.epoch, seen=seen)
 
-    def _append(self, rows: DataFrame, batch: str, version: int, mode: str) -> _Mark:
-        mark = _Mark(self._app, self._fence.epoch, version, batch)
+    def _append(self, rows: DataFrame, mark: _Mark, mode: str) -> None:
         writer = rows.write.format("delta").mode(mode).options(**self._settings.options)
         if self._settings.partition_by:
             writer = writer.partitionBy(*self._settings.partition_by)
-        marked = writer.option("txnAppId", self._app).option("txnVersion", version)
+        marked = writer.option("txnAppId", self._app).option("txnVersion", mark.version)
         try:
             marked.option("userMetadata", mark.text()).save(self._path)
         except AnalysisException as error:
-            raise ApplicationError(
-                f"outputs.{self._settings.name}: the Delta table {self._path} refuses batch {batch!r}, and has "
-                f"nothing of it: {self._difference(rows)}{str(error)[:1500]}"
-            ) from error
-        return mark
+            raise self._refused(rows, mark, error) from error
+
+    def _merge(self, upsert: Upsert, rows: DataFrame, mark: _Mark) -> None:
+        """One commit as well, which Delta drops by the same rule: of statements the session has what writers have as
+        options."""
+        columns = [f"`{name}`" for name in upsert.columns(rows)]
+        session, view = rows.sparkSession, f"grete_{uuid.uuid4().hex}"
+        upsert.one_a_key(rows).createOrReplaceTempView(view)
+        settings = {
+            "spark.databricks.delta.write.txnAppId": self._app,
+            "spark.databricks.delta.write.txnVersion": str(mark.version),
+            "spark.databricks.delta.commitInfo.userMetadata": mark.text(),
+        }
+        try:
+            for name, value in settings.items():
+                session.conf.set(name, value)
+            session.sql(
+                f"MERGE INTO delta.`{self._path}` AS t USING {view} AS s "  # noqa: S608 - the operator's own table
+                f"ON {' AND '.join(f't.`{key}` = s.`{key}`' for key in upsert.keys)} "
+                f"WHEN MATCHED AND s.{DELETED} = 1 THEN DELETE "
+                f"WHEN MATCHED THEN UPDATE SET {', '.join(f't.{name} = s.{name}' for name in columns)} "
+                f"WHEN NOT MATCHED AND s.{DELETED} = 0 THEN INSERT ({', '.join(columns)}) "
+                f"VALUES ({', '.join(f's.{name}' for name in columns)})"
+            )
+        except AnalysisException as error:
+            raise self._refused(rows, mark, error) from error
+        finally:
+            for name in settings:
+                session.conf.unset(name)
+            session.catalog.dropTempView(view)
+
+    def _refused(self, rows: DataFrame, mark: _Mark, error: AnalysisException) -> ApplicationError:
+        return ApplicationError(
+            f"outputs.{self._settings.name}: the Delta table {self._path} refuses batch {mark.batch!r}, and has "
+            f"nothing of it: {self._difference(rows)}{str(error)[:1500]}"
+        )
 
     def _difference(self, rows: DataFrame) -> str:
         """How the rows differ from the table, with the way out; empty where they do not."""

@@ -22,6 +22,7 @@ from grete.failpoints import failpoint
 from grete.model.fence import Fence
 from grete.spark.jvm import jvm_of
 from grete.spark.sinks.base import compute_only
+from grete.spark.sinks.upserts import DELETED, Upsert
 from grete.systems.commit_group import SegmentWrite
 
 _CREATE = (
@@ -39,7 +40,8 @@ _MAY_PASS = ("08", "53", "57")
 
 
 class JdbcSink:
-    """Appends to a table that is there; with `replaces`, each batch takes the place of all rows.
+    """Appends to a table that is there; with `replaces`, each batch takes the place of all rows, with keys each row
+    that of the one with the same ones.
 
     The row of `grete_commits` for this output has the epoch of the container that writes it, which ends every earlier
     one, and the last batch.
@@ -53,6 +55,7 @@ class JdbcSink:
         self._app = app
         self._fence = fence
         self._replaces = replaces
+        self._upsert = Upsert.of(settings)
         self._table = settings.target_table
         self._staging = _beside(self._table, f"_grete_{zlib.crc32(app.encode()):08x}")
         self._driver = settings.driver or (_POSTGRESQL_DRIVER if settings.is_postgresql else "")
@@ -71,9 +74,10 @@ class JdbcSink:
         if self._last == batch.id:
             compute_only(rows)
             return ()
-        self._stage(rows)
+        upsert = self._upsert
+        self._stage(rows if upsert is None else upsert.one_a_key(rows))
         failpoint("sink.staged")
-        self._move(rows.columns, batch)
+        self._move(rows.columns if upsert is None else upsert.columns(rows), batch)
         self._last = batch.id
         failpoint("sink.committed")
         return ()
@@ -129,12 +133,16 @@ class JdbcSink:
                 raise self._fenced(self._fence.epoch if found is None else found[0])
             quote = connection.getMetaData().getIdentifierQuoteString().strip()
             columns = ", ".join(_quoted(name, quote) for name in names)
+            insert = f"INSERT INTO {self._table} ({columns}) SELECT {columns} FROM {self._staging}"  # noqa: S608 - the operator's own table
             if self._replaces:
-                _execute(connection, f"DELETE FROM {self._table}")  # noqa: S608 - the operator's own table
-            _execute(
-                connection,
-                f"INSERT INTO {self._table} ({columns}) SELECT {columns} FROM {self._staging}",  # noqa: S608 - as above
-            )
+                _execute(connection, f"DELETE FROM {self._table}")  # noqa: S608 - as above
+            if self._upsert is not None:
+                keys = [_quoted(key, quote) for key in self._upsert.keys]
+                same = " AND ".join(f"{self._staging}.{key} = {self._table}.{key}" for key in keys)
+                there = f"SELECT 1 FROM {self._staging} WHERE {same}"  # noqa: S608 - as above
+                _execute(connection, f"DELETE FROM {self._table} WHERE EXISTS ({there})")  # noqa: S608 - as above
+                insert += f" WHERE {_quoted(DELETED, quote)} = 0"
+            _execute(connection, insert)
             failpoint("sink.moved")
 
     def _noted(self, connection: Any) -> tuple[int, str] | None:
