@@ -21,8 +21,10 @@ from grete.environment import grete_home
 from grete.errors import ConfigError, GreteError, JobError, JobNotFound
 from grete.metadata.job_index import jobs as known_jobs
 from grete.model.ids import JobId, SystemStream
+from grete.operations.dead_letters import open_dead_letters
 from grete.operations.job_handle import open_job
 from grete.operations.job_status import empty_row, standing_row
+from grete.operations.store_entries import store_entries
 from grete.operations.stream_records import decoded, oldest_offset, read_records
 from grete.text_logs import printable
 
@@ -168,6 +170,33 @@ class NotebookJob:
                     row = {"partition": partition, "offset": one.offset, "time": _when(one.timestamp_ms)}
                     rows.append(row | {"key": decoded(one.key), "value": decoded(one.value)})
         return NotebookTable(("partition", "offset", "time", "key", "value"), rows)
+
+    def store(self, name: str, *, task: str | None = None) -> NotebookTable:
+        """What a StreamTask's store has at the last commits, of one task or of all, as its serdes read it."""
+        with open_job(self.id) as handle:
+            found = list(store_entries(handle, name, lambda key: True, task=task))
+        rows = [
+            {"task": one.task, "key": one.key, "value": one.value, "time": _when(one.timestamp_ms)}
+            for one in found
+        ]
+        return NotebookTable(("task", "key", "value", "time"), rows)
+
+    def dead_letters(self, *, last: int = 100) -> NotebookTable:
+        """The last messages of each partition that were set aside, and why."""
+        with open_job(self.id) as handle, open_dead_letters(handle) as letters:
+            rows = [
+                {
+                    "number": one.number,
+                    "task": one.task,
+                    "from": f"{one.ssp} offset {one.offset}",
+                    "error": one.error,
+                    "key": decoded(one.key),
+                    "value": decoded(one.value),
+                    "replayed": one.is_replayed,
+                }
+                for one in letters.last(last)
+            ]
+        return NotebookTable(("number", "task", "from", "error", "key", "value", "replayed"), rows)
 
     def watch(self, seconds: float = 60.0, *, every_s: float = 2.0, until_behind: int | None = None) -> None:
         """Show how far behind the job is, again and again in one place.

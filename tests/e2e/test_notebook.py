@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from grete import notebook
+from grete.clock import SystemClock
 from grete.errors import ConfigError, JobError, JobNotFound
+from grete.model.streams import StreamSpec
+from grete.systems.local.system import LocalSystem, Message
 
+NOTEBOOK = Path(__file__).parents[2] / "docs" / "notebook.md"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "notebook"
 pytestmark = pytest.mark.timeout(240)
 
@@ -52,6 +59,28 @@ def test_the_example_runs_from_its_first_cell_to_its_last(folder: Path) -> None:
     assert "deployment" in history._repr_html_()
     assert stopped == "stopped"
     assert [(row["job"], row["state"]) for row in jobs] == [("totals", "stopped")]
+
+
+@pytest.mark.spark
+def test_an_operator_asks_a_jobs_tables_with_sql(folder: Path, home: Path, spark: SparkSession) -> None:
+    with closing(LocalSystem(home / "local", SystemClock())) as system:
+        system.create_stream(StreamSpec("orders", 1))
+        orders = (b'{"customer": "ada", "cents": 700}', b"{}", b'{"customer": "bob", "cents": 1400}')
+        system.append("orders", [Message(b"k", order, 1_000) for order in orders])
+    aside = {"task__poison__policy": "dead-letter", "task__poison__dead-letter__stream": "local.dead"}
+    totals = notebook.submit("totals.properties", **aside)
+    totals.watch(seconds=60, until_behind=0)
+    [block] = [
+        one for one in re.findall(r"```python\n(.*?)```", NOTEBOOK.read_text(), re.DOTALL) if "SELECT" in one
+    ]
+    run(block.replace(".show()", ".collect()"), {"spark": spark, "totals": totals})
+    found = spark.sql("SELECT task, key, value FROM totals WHERE value > 1000").collect()
+    assert [tuple(row) for row in found] == [("Partition 0", "bob", 1400)]
+    assert spark.table("checkpoints").count() == spark.table("lag").count() == 1
+    assert [row["key"] for row in totals.store("totals", task="Partition 0")] == ["ada", "bob"]
+    [letter] = totals.dead_letters()
+    assert (letter["from"], letter["error"]) == ("local.orders.0 offset 1", "KeyError('customer')")
+    totals.stop()
 
 
 def test_a_job_that_cannot_run_is_an_error_with_what_it_said(folder: Path) -> None:
