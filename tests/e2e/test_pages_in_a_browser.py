@@ -209,7 +209,8 @@ class PipelineWatch(Watch):
             "operator.1.symmetricHashJoin": state,
             "query": {"batch-id": 41, "watermark-ms": 1_796_000_000_000, "page": "http://127.0.0.1:4040"},
         }
-        return {job: {**row, "spark": {"0": groups}} for job, row in super().rows().items()}
+        told = {"spark": {"0": groups}, "expectations": {"amount >= 0": {"checked": 4_812, "failed": 37}}}
+        return {job: {**row, **told} for job, row in super().rows().items()}
 
 
 @pytest.mark.usefixtures("job")
@@ -226,6 +227,7 @@ def test_a_pipeline_is_a_graph_that_can_be_read_in_both_sizes(window: Browser, h
             text = window.text()
             assert "symmetricHashJoin" in text
             assert "state-rows: 1,200,000" in text
+            assert all(one in text for one in ("amount >= 0", "4,812", "37"))
             assert not window.barriers()
             assert not window.overflow()
             assert not window.texts_that_leave_their_boxes()
