@@ -20,6 +20,10 @@ pytestmark = pytest.mark.spark
 def test_status_and_metrics_of_a_running_pipeline_have_them(counting_pipelines: tuple[Any, Any]) -> None:
     job, _ = counting_pipelines
     job.fill(500)
+    application = job.config.parent / "counter.py"
+    lines, given = application.read_text(), "[frame] = inputs.values()\n"
+    expecting = "        frame = self.context.expect(frame, \"partition = 0\", name='first')\n"
+    application.write_text(lines.replace(given, given + expecting))
     with (
         OtlpReceiver() as receiver,
         subprocess.Popen(
@@ -45,6 +49,11 @@ def test_status_and_metrics_of_a_running_pipeline_have_them(counting_pipelines: 
             assert spark["operator.0.stateStoreSave"]["state-rows"] == 50
             assert spark["duration"]["triggerExecution-ms"] > 0
             assert spark["source.local.in"]["input-rows"] == 500
+            counted = found["expectations"]["first"]
+            assert counted["checked"] == 500
+            assert 0 < counted["failed"] < 500
+            said = subprocess.run(job.command("status"), env=job.environment(), capture_output=True, text=True)
+            assert f"first: {counted['failed']} of 500 not met" in said.stdout
             token = read_token(Path(found["token_file"]))
             metrics = httpx2.get(f"{found['url']}/metrics", headers={"Authorization": f"Bearer {token}"}).text
             of_query = 'job="counter-1",container="0",task="",group="spark.query"'
