@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import apsw
 import pytest
-from tests.support.prometheus import firing, running_prometheus, scraped
+from tests.support.prometheus import fired, firing, running_prometheus, scraped
 from tests.support.visits_job import JOB, append, running_visits
 
 from grete.cli.main import main
@@ -67,13 +68,12 @@ def container_of(job: Job) -> int:
 
 def await_firing(prometheus: str, *names: str) -> None:
     """Each of them fires, at some time."""
-    wanted, seen = {f"Grete{name}" for name in names}, set[str]()
+    wanted, since_s = {f"Grete{name}" for name in names}, time.monotonic()
 
-    def have() -> bool:
-        seen.update(firing(prometheus))
-        return wanted <= seen
+    def seen() -> set[str]:
+        return fired(prometheus, time.monotonic() - since_s)
 
-    eventually(have, f"{names} fire", within_s=120, context=lambda: str(seen))
+    eventually(lambda: wanted <= seen(), f"{names} fire", within_s=120, context=lambda: str(seen()))
 
 
 def test_a_container_that_hangs_is_cut_off_fenced_and_dies(job: Job, prometheus: str, home: Path) -> None:

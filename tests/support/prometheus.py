@@ -8,6 +8,7 @@ from contextlib import contextmanager, redirect_stdout
 from io import StringIO
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 import yaml
@@ -65,6 +66,13 @@ def firing(prometheus: str) -> set[str]:
     """The names of alerts that fire."""
     found = asked(prometheus, "alerts").get("alerts", ())
     return {one["labels"]["alertname"] for one in found if one["state"] == "firing"}
+
+
+def fired(prometheus: str, within_s: float) -> set[str]:
+    """The names of alerts that have fired within so many seconds, be it for a moment between two questions."""
+    query = quote(f"max_over_time(ALERTS{{alertstate='firing'}}[{1 + int(within_s)}s])")
+    found = asked(prometheus, f"query?query={query}").get("result", ())
+    return {one["metric"]["alertname"] for one in found}
 
 
 def scraped(prometheus: str, metric: str) -> list[str]:
