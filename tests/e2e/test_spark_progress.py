@@ -52,7 +52,9 @@ def test_status_and_metrics_of_a_running_pipeline_have_them(counting_pipelines: 
             counted = found["expectations"]["first"]
             assert counted["checked"] == 500
             assert 0 < counted["failed"] < 500
-            said = subprocess.run(job.command("status"), env=job.environment(), capture_output=True, text=True)
+            said = subprocess.run(
+                job.command("status"), env=job.environment(), capture_output=True, text=True
+            )
             assert f"first: {counted['failed']} of 500 not met" in said.stdout
             token = read_token(Path(found["token_file"]))
             metrics = httpx2.get(f"{found['url']}/metrics", headers={"Authorization": f"Bearer {token}"}).text
