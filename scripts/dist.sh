@@ -16,7 +16,7 @@ locked_environment "$runtime" requirements/runtime.txt
 .venv/bin/python -m pip --python "$runtime/bin/python" install --quiet --no-deps --force-reinstall "$into"/grete-*.whl
 version=$("$runtime/bin/python" -c 'import grete; print(grete.__version__)')
 "$tools/bin/cyclonedx-py" environment "$runtime/bin/python" --pyproject <(git show HEAD:pyproject.toml) \
-  --output-reproducible --output-format JSON --output-file "$into/grete-$version.cdx.json"
+  --gather-license-texts --output-reproducible --output-format JSON --output-file "$into/grete-$version.cdx.json"
 provenance=$("$tools/bin/python" scripts/provenance.py "$into" "$version" "$(git rev-parse HEAD)")
 echo "$provenance" >"$into/grete-$version.provenance.json"
 (cd "$into" && sha256sum grete-* >SHA256SUMS)
