@@ -27,10 +27,8 @@ from grete.systems.factory import open_system
 from grete.testing.server_cluster import free_ports
 from grete.testing.waiting import eventually
 
-pytestmark = [
-    pytest.mark.nightly,
-    pytest.mark.timeout(300),
-]  # 90 s; test_alerts.py has each on made-up series
+# 90 s; test_alerts.py has each on made-up series
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(300)]
 Job = tuple[subprocess.Popen[bytes], int]
 MORE = {
     "job.coordinator.lease.ttl.ms": "6000",

@@ -28,7 +28,6 @@ from grete.testing.pipeline_fixtures import start_pipeline as start_pipeline
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 APP = "orders@1/0/out"
 KEYED = {"keys": "id,shop", "order.by": "at", "deleted.column": "gone"}
-Row = tuple[int, str, str]
 
 
 class Table:
@@ -157,24 +156,37 @@ def test_a_table_follows_an_aggregation_over_starts(
         job.restart()
 
 
-@pytest.mark.parametrize("format", ["parquet", "delta"])
-def test_keys_are_refused_where_rows_are_not_changed_one_by_one(
-    start_pipeline: Callable[..., PipelineUnderTest], tmp_path: Path, format: str
+@pytest.mark.parametrize(
+    ("more", "mode", "kind", "said"),
+    [
+        ({"format": "parquet"}, "append", ConfigError, r"keys is for tables that are changed by rows: files"),
+        ({}, "complete", ConfigError, r"keys is for tables that are changed by rows: output_mode"),
+        (
+            {"keys": "", "order.by": "count"},
+            "append",
+            ConfigError,
+            r"keys is not set: without it rows are added",
+        ),
+        ({"keys": "custmer"}, "append", ApplicationError, r"no column custmer; it has customer"),
+    ],
+)
+def test_what_a_start_would_refuse_is_refused_with_the_plan(
+    start_pipeline: Callable[..., PipelineUnderTest],
+    tmp_path: Path,
+    more: Mapping[str, str],
+    mode: str,
+    kind: type[Exception],
+    said: str,
 ) -> None:
     class Whole(Totals):
-        output_mode = "complete" if format == "delta" else "append"
+        output_mode = mode
 
         def build(self, inputs: Mapping[str, DataFrame]) -> DataFrame:
             rows = inputs["local.in"].select(F.col("key").cast("string").alias("customer"))
-            return rows.groupBy("customer").count() if format == "delta" else rows
+            return rows.groupBy("customer").count() if mode == "complete" else rows
 
-    config = {
-        "task.inputs": "local.in",
-        "outputs.totals.format": format,
-        "outputs.totals.path": str(tmp_path / "totals"),
-        "outputs.totals.keys": "customer",
-    }
-    job = start_pipeline(Whole, config)
-    job.send_bytes("local.in", b"1", key=b"ann")
-    with pytest.raises(ConfigError, match=r"outputs\.totals\.keys is for tables that are changed by rows"):
-        job.run()
+    given = {"format": "delta", "path": str(tmp_path / "totals"), "keys": "customer", **more}
+    outputs = {f"outputs.totals.{key}": value for key, value in given.items() if value}
+    job = start_pipeline(Whole, {"task.inputs": "local.in", **outputs})
+    with pytest.raises(kind, match=rf"outputs\.totals.*{said}"):
+        job.plan()

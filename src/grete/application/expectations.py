@@ -11,12 +11,13 @@ import importlib
 from collections.abc import Mapping
 from typing import Any, get_args
 
-from grete.api import Action, MetricsRegistry
+from grete.api import Action, Counter, MetricsRegistry
 from grete.errors import ConfigError, ExpectationFailed, ProcessingError
 from grete.suggestions import or_one_of
 
 EXPECTATION = "expectation."
 """Metrics of one are in the group `expectation.NAME`, of a task's in the task, of a pipeline's in its container."""
+_ACTIONS = get_args(Action)
 CHECKED, FAILED = "checked", "failed"
 PROBLEM = "__problem"
 """The column of what is set aside that says why."""
@@ -33,19 +34,26 @@ class TaskExpectations:
 
     def __init__(self, metrics: MetricsRegistry) -> None:
         self._metrics = metrics
+        self._counters: dict[str, tuple[Counter, Counter]] = {}
+        """Of what is checked and of what fails, by name: a message pays for one look."""
 
     def check(self, name: str, is_met: bool, action: Action = "count") -> bool:
         """See `grete.TaskContext.expect`."""
         _check_action(name, action)
-        group = f"{EXPECTATION}{name}"
-        self._metrics.counter(CHECKED, group=group).inc()
-        failed = self._metrics.counter(FAILED, group=group)  # there from the first check on, as a pipeline's
+        checked, failed = self._counters.get(name) or self._counted(name)
+        checked.inc()
         if is_met:
             return True
         failed.inc()
         if action in ("dead-letter", "fail"):
             raise ExpectationFailed(_unmet(name), sets_aside=action == "dead-letter")
         return action == "count"
+
+    def _counted(self, name: str) -> tuple[Counter, Counter]:
+        group = f"{EXPECTATION}{name}"
+        made = self._metrics.counter(CHECKED, group=group), self._metrics.counter(FAILED, group=group)
+        self._counters[name] = made
+        return made
 
 
 class PipelineExpectations:
@@ -130,7 +138,5 @@ def _unmet(name: str) -> str:
 
 
 def _check_action(name: str, action: str) -> None:
-    if action not in get_args(Action):
-        raise ConfigError(
-            f"expect {name!r}: there is no action {action!r}{or_one_of(action, get_args(Action))}"
-        )
+    if action not in _ACTIONS:
+        raise ConfigError(f"expect {name!r}: there is no action {action!r}{or_one_of(action, _ACTIONS)}")

@@ -30,12 +30,10 @@ _ANSWER_S = 2.0
 class JobLook(threading.Thread):
     """Looks at one job. `row` is what is known of it so far, `failure` why the rest is not."""
 
-    def __init__(self, job: JobId, settings: Settings | None = None, *, asks_of_tasks: bool = False) -> None:
-        """A coordinator is asked for the figures of a pipeline, and with `asks_of_tasks` of any job."""
+    def __init__(self, job: JobId, settings: Settings | None = None) -> None:
         super().__init__(daemon=True)
         self._job = job
         self._settings = settings
-        self._asks_of_tasks = asks_of_tasks
         self.row: dict[str, Any] | None = None
         self.failure: GreteError | None = None
         self.start()
@@ -46,7 +44,7 @@ class JobLook(threading.Thread):
             with open_job(self._job, self._settings) as handle:
                 self.row = standing_row(handle)
                 lag = handle.lag().document()
-                figures = _figures(handle, of_tasks=self._asks_of_tasks)
+                figures = counted_by_containers(handle) if handle.settings.job.is_pipeline else {}
                 self.row = {**self.row, **figures, "behind": lag["total"], "lag": lag}
         except GreteError as error:
             self.failure = error
@@ -94,11 +92,10 @@ def empty_row(job: JobId, state: str, message: str) -> dict[str, Any]:
     }
 
 
-def _figures(handle: JobHandle, *, of_tasks: bool) -> dict[str, Any]:
-    """What the containers of a running job have counted, from its coordinator; nothing where that does not answer."""
+def counted_by_containers(handle: JobHandle) -> dict[str, Any]:
+    """`spark` and `expectations` of a running job's row, from its coordinator; nothing where that does not answer."""
     state = handle.state()
-    is_pipeline = handle.settings.job.is_pipeline
-    if state is None or state.state != "running" or not state.url or not (is_pipeline or of_tasks):
+    if state is None or state.state != "running" or not state.url:
         return {}
     from grete.http_client import JobCoordinatorClient  # urllib3, where it is needed
 
@@ -108,7 +105,7 @@ def _figures(handle: JobHandle, *, of_tasks: bool) -> dict[str, Any]:
             containers = client.get("/api/v1/job", patience_s=0)["containers"]
     except (GreteError, OSError, KeyError):  # another user's, another machine's, or about to end
         return {}
-    spark = {id_: one.get("spark") for id_, one in containers.items()} if is_pipeline else None
+    spark = {id_: one.get("spark") for id_, one in containers.items()}
     return {"spark": spark, "expectations": _summed(containers)}
 
 

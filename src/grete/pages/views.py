@@ -20,6 +20,7 @@ from grete.operations.causes import what_led_to_it
 from grete.operations.container_logs import container_logs, last_lines
 from grete.operations.container_status import container_rows
 from grete.operations.job_handle import JobHandle
+from grete.operations.job_status import counted_by_containers
 from grete.operations.store_sizes import store_bytes
 from grete.pages.drawing import Box, Moment, life_line, line_chart, pipeline_graph
 from grete.pages.paging import paged
@@ -54,8 +55,12 @@ def overview(handle: JobHandle, row: Values, watch: Watch, query: Query) -> Valu
         from_ms = to_ms - _HOURS[hours] * 3_600_000
     moments = [moment for one in history if (moment := _moment(one)).at_ms >= from_ms]
     course = watch.course(handle.job, handle.state_directory)
+    expectations = row["expectations"]
+    if expectations is None:  # of tasks a coordinator is asked when somebody looks at their job
+        expectations = counted_by_containers(handle).get("expectations")
     return {
         "row": row,
+        "expectations": expectations,
         "causes": [] if row["state"] in _WELL else what_led_to_it(history),
         "next_steps": next_steps(handle, row),
         "rate": rate_now(watch.samples(handle.job)),

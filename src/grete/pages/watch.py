@@ -146,7 +146,7 @@ class Watch:
         return _EVERY_S if time.monotonic() - self._wanted_s < 3 * _EVERY_S else _IDLE_S
 
     def _look(self) -> None:
-        looks = {job: JobLook(job, asks_of_tasks=True) for job in self._jobs()}
+        looks = {job: JobLook(job) for job in self._jobs()}
         until_s = time.monotonic() + _WITHIN_S
         rows = {job: look.row_at(until_s, f"no answer within {_WITHIN_S:g} s") for job, look in looks.items()}
         now_s = time.time()

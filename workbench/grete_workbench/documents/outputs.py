@@ -175,10 +175,7 @@ SHAPES: Mapping[str, Shape] = {
             "processors": (["text"], "null"),
             "resting": {"*": "text: why a container does not run"},
             "spark": "any: Spark's figures of a running pipeline, by container and group; else null",
-            "expectations": (
-                {"*": {"checked": "integer: since its containers started", "failed": "integer"}},
-                "null",
-            ),
+            "expectations": ({"*": {"checked": "integer: by its containers", "failed": "integer"}}, "null"),
             "message": "text: what is not as it should be",
         }
     ],

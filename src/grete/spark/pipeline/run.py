@@ -68,6 +68,7 @@ from grete.spark.pipeline.query_progress import ProgressReader
 from grete.spark.pipeline.same_inputs import SameInputs
 from grete.spark.sinks.factory import Sinks, check_format, output_streams
 from grete.spark.sinks.rows import check_types
+from grete.spark.sinks.upserts import check_upsert
 from grete.tasks.batch_traces import BatchTraces
 from grete.tasks.commit.base import BatchOutcome
 from grete.tasks.ranges import SourceOffsets
@@ -278,6 +279,7 @@ class PipelineRun:
         for name, output in self._settings.outputs.items():
             if name in streams:
                 check_format(self._spark, output)
+                check_upsert(output, built[name], replaces=pipeline.output_mode == "complete")
         written = {name: self._encoded(frame, streams[name]) for name, frame in built.items()}
         aside = [*decoded.letters, *(dead_letters(rows, self._assignment) for rows in failed)]
         frames = read_once(self._with_letters(written, aside))

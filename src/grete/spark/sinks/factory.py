@@ -18,7 +18,6 @@ from grete.application.pipeline import has_own_write_batch
 from grete.checkpoint.output_commits import LineageCommits, OutputCommits
 from grete.clock import SystemClock
 from grete.config.choices import PipelineDelivery
-from grete.config.key_tables.outputs import OUTPUT_KEYS
 from grete.config.settings import Settings
 from grete.config.settings.outputs import DELTA, JDBC, OutputSettings
 from grete.config.settings.systems import EMBEDDED_SYSTEM
@@ -173,11 +172,6 @@ class Sinks:
             return OwnSink(self._pipeline, name)
         app = f"{assignment.job.key}/{assignment.container_id}/{name}"
         replaces = self._pipeline.output_mode == "complete"
-        if settings.key_columns and (replaces or settings.format not in (DELTA, JDBC)):
-            what = (
-                'output_mode "complete" writes all rows anew' if replaces else "files are added, not changed"
-            )
-            raise ConfigError(f"{OUTPUT_KEYS.named(name)} is for tables that are changed by rows: {what}")
         if settings.format == DELTA:
             noted = assignment.state_directory(self._started.home) / "outputs" / name
             return DeltaSink(self._spark, settings, app, assignment.fence, noted, replaces=replaces)

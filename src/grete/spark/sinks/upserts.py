@@ -10,8 +10,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from grete.config.key_tables.outputs import OUTPUT_KEYS, OUTPUT_ORDER_BY
-from grete.config.settings.outputs import OutputSettings
-from grete.errors import ApplicationError
+from grete.config.settings.outputs import DELTA, JDBC, OutputSettings
+from grete.errors import ApplicationError, ConfigError
 
 DELETED = "__deleted"
 """The column of what `one_a_key` gives that is 1 where the table is to have no such row, else 0."""
@@ -83,6 +83,26 @@ class Upsert:
         kind = f"{ApplicationError.__module__}.{ApplicationError.__name__}"
         named = OUTPUT_KEYS.named(self.output)
         return F.coalesce(*(F.when(when, F.lit(f"{kind}: {named}: {text}")) for text, when in words.items()))
+
+
+def check_upsert(settings: OutputSettings, rows: DataFrame, *, replaces: bool) -> None:
+    """Refuse keys that an output cannot have, before the first batch would fail by them.
+
+    Raises:
+        ConfigError: it is not changed row by row, or has what goes with keys without them.
+        ApplicationError: see `Upsert.columns`.
+    """
+    upsert, named = Upsert.of(settings), OUTPUT_KEYS.named(settings.name)
+    if upsert is None:
+        if settings.order_by is not None or settings.deleted_column is not None:
+            raise ConfigError(
+                f"{named} is not set: without it rows are added, and nothing is ordered or deleted"
+            )
+        return
+    if replaces or settings.format not in (DELTA, JDBC):
+        what = 'output_mode "complete" writes all rows anew' if replaces else "files are added, not changed"
+        raise ConfigError(f"{named} is for tables that are changed by rows: {what}")
+    upsert.columns(rows)
 
 
 def _quoted(name: str) -> str:
