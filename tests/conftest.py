@@ -67,6 +67,8 @@ __all__ = [  # pytest's hooks, which it finds here
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from grete.testing.pipeline_fixtures import StartPipeline
+
 os.environ.pop("GRETE_FAILPOINT", None)
 # how long an example takes says how busy the machine is: other tests run beside this one
 settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -163,6 +165,15 @@ def spark() -> Iterator[SparkSession]:
     yield session
     assert not ends, f"the JVM of the shared session ended with {ends[0]}"
     session.stop()
+
+
+@pytest.fixture
+def start_pipeline(spark: SparkSession, tmp_path: Path) -> Iterator[StartPipeline]:
+    """As users have it, over the session of this process: whoever is first must not start a JVM without its jars."""
+    from grete.testing.pipeline import PipelineUnderTest
+    from grete.testing.pytest_fixtures import started
+
+    yield from started(partial(PipelineUnderTest, spark=spark), "pipeline", tmp_path)
 
 
 def _test_at_work() -> str:

@@ -14,7 +14,6 @@ from pyspark.sql import functions as F
 import grete
 from grete.errors import ApplicationError, ConfigError, GreteError, ProcessingError
 from grete.testing.pipeline import PipelineUnderTest
-from grete.testing.pipeline_fixtures import start_pipeline as start_pipeline
 
 pytestmark = pytest.mark.spark
 CONFIG = {

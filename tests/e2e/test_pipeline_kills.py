@@ -23,7 +23,6 @@ from grete.model.streams import StreamSpec
 from grete.systems.base import Message
 from grete.systems.local.system import LocalSystem
 from grete.testing.pipeline import PipelineUnderTest
-from grete.testing.pipeline_fixtures import start_pipeline as start_pipeline
 
 pytestmark = [
     pytest.mark.fault,

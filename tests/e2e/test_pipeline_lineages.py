@@ -19,7 +19,6 @@ from grete.spark.lineage.files import foreign_offsets
 from grete.spark.lineage.source_log import batches
 from grete.systems.local.system import LocalSystem
 from grete.testing.pipeline import PipelineUnderTest
-from grete.testing.pipeline_fixtures import start_pipeline as start_pipeline
 
 pytestmark = pytest.mark.spark
 

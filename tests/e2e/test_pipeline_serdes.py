@@ -19,7 +19,6 @@ from tests.support.schema_registry import RegistryServer, schema_registry
 import grete
 from grete.errors import ConfigError, GreteError, ProcessingError, StreamUnreachable
 from grete.testing.pipeline import PipelineUnderTest
-from grete.testing.pipeline_fixtures import start_pipeline as start_pipeline
 
 pytestmark = pytest.mark.spark
 DOCUMENT = Path(__file__).parents[2] / "docs" / "pipelines.md"

@@ -13,7 +13,6 @@ import pytest
 
 from grete.testing.job import JobUnderTest
 from grete.testing.pipeline import PipelineUnderTest
-from grete.testing.pipeline_fixtures import start_pipeline as start_pipeline
 from grete.testing.pytest_fixtures import start_job as start_job
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "operators.md"

@@ -23,7 +23,6 @@ from grete.spark.sinks.base import Sink
 from grete.spark.sinks.delta import DeltaSink
 from grete.spark.sinks.jdbc import JdbcSink
 from grete.testing.pipeline import PipelineUnderTest
-from grete.testing.pipeline_fixtures import start_pipeline as start_pipeline
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 APP = "orders@1/0/out"
