@@ -19,6 +19,7 @@ from grete.api import PipelineContext as PipelineContext
 from grete.api import Scheduler as Scheduler
 from grete.api import Serde as Serde
 from grete.api import Serdes as Serdes
+from grete.api import SideInputsProcessor as SideInputsProcessor
 from grete.api import StreamTask as StreamTask
 from grete.api import SystemStreamPartitionGrouper as SystemStreamPartitionGrouper
 from grete.api import TaskContext as TaskContext

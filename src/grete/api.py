@@ -106,6 +106,24 @@ class KeyValueStore(Protocol):
         """Every entry. Changes during the iteration are not seen by it."""
 
 
+class SideInputsProcessor:
+    """Makes entries of a store from messages of its side inputs; `stores.<name>.side.inputs.processor.factory`.
+
+    Made without arguments, one for each task and store; called from one thread, as the task is. This one, without a
+    class of the application's, puts each message under its key, and deletes the key when the message is None.
+    """
+
+    def init(self, context: TaskContext) -> None:
+        """Called once before the first message, and before the `init` of the task."""
+
+    def process(self, envelope: IncomingMessageEnvelope, store: KeyValueStore) -> Iterable[tuple[Any, Any]]:
+        """The entries to put, in order: one with the value None is deleted, one with the key None is passed over.
+
+        `store` is as the messages before left it. An exception is as one of the task's `process`.
+        """
+        return [(envelope.key, envelope.message)]
+
+
 class Counter(Protocol):
     """A number that goes up and down (Samza's Counter)."""
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -84,7 +86,7 @@ OPERATORS = {
         [("ann", {**ANN, "country": "at"}), ("bob", BOB), ("ann", {**AGAIN, "country": "at"})],
         sent=[("users", {"user": "ann", "country": "at"}), *VIEWS],
         stores=["users"],
-        task={"task.inputs": "local.views,local.users", "streams.users.samza.bootstrap": "true"},
+        task={"stores.users.side.inputs": "local.users"},
     ),
     "Sink": Operator([]),
     "SendTo": Operator([("bob", BOB), ("ann", AGAIN)]),
@@ -165,6 +167,24 @@ def test_a_task_does_what_the_operator_does(
         assert received(job, "local.slow") == [("ann", ANN)]
     if name == "Sink":
         assert sorted(path.read_text() for path in tmp_path.glob("0-*.txt")) == ["/a", "/a", "/a/b"]
+
+
+def test_a_processor_makes_the_entries_of_a_table(
+    application: Mapping[str, Any], start_job: Callable[..., JobUnderTest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = ModuleType("adults")
+    vars(module).update(application)
+    monkeypatch.setitem(sys.modules, "adults", module)
+    users = {"factory": "grete.store.sqlite", "key.serde": "string", "msg.serde": "json"}
+    sides = {"side.inputs": "local.users", "side.inputs.processor.factory": "adults:Adults"}
+    stores = {f"stores.users.{key}": value for key, value in {**users, **sides}.items()}
+    job = start_job(application["MapTask"], {**OF_ALL, "task.inputs": "local.views", **stores})
+    fill(
+        job,
+        [("users", {"user": user, "age": age, "country": "at"}) for user, age in (("ann", 18), ("bob", 5))],
+    )
+    job.run()
+    assert job.store("users", "Partition 0") == {"ann": "at"}
 
 
 @pytest.mark.spark

@@ -101,6 +101,8 @@ def place(cluster: KafkaCluster, topic: str, placed: Sequence[Sequence[int]]) ->
 class Job:
     """The job, its topics and the processes of its coordinators. It counts each key by default.
 
+    NAME is the job's in the text of its application and in its settings.
+
     Record `n` has the key `n % KEYS`, which lives in the partition of that number modulo the partitions there are.
     """
 
@@ -154,7 +156,7 @@ class Job:
             "task.inputs": f"kafka.{self.input}",
             "task.max.records.per.batch": "40",
             "task.outputs": f"kafka.{self.output}",
-            **(settings or {}),
+            **{key: value.replace("NAME", self.id.name) for key, value in (settings or {}).items()},
         }
         if placed is not None:
             place(cluster, self.input, placed)
@@ -262,6 +264,13 @@ class Job:
             self._number += 1
         assert producer.flush(60) == 0
         self._sent += count
+
+    def ask(self, topic: str) -> None:
+        """Append one record for each key to another topic, as `send` does."""
+        producer = Producer({"bootstrap.servers": self._direct["systems.kafka.producer.bootstrap.servers"]})
+        for key in range(KEYS):
+            producer.produce(topic, b"{}", b"k%d" % key, key % self.partitions)
+        assert producer.flush(60) == 0
 
     def trim(self, partition: int, before: int) -> None:
         """Let the brokers remove the records of the input before an offset, as retention does."""

@@ -14,6 +14,7 @@ from grete.application.load import has_own, load_task
 from grete.application.metrics import CarriedMetrics
 from grete.application.pipe import Blob, pack_column
 from grete.application.questions import Worker, WorkersStore
+from grete.application.side_inputs import SideInputs
 from grete.application.store import TaskStore
 from grete.application.timers import Timers
 from grete.application.undo import Undoable
@@ -41,8 +42,10 @@ class Hosted(Undoable):
         self.metrics = CarriedMetrics(lambda *metric: worker.ask("metric", [index, *metric]))
         self.instance = load_task(hello["task_class"])
         self.timers = Timers(is_heard=has_own(type(self.instance), "on_timer"))
+        self.side_inputs = SideInputs(hello["side_inputs"], self.stores)
         inputs = [SystemStreamPartition(*hello["ssps"][ssp]) for ssp in ssps]
-        self.context = Context(TaskName(name), inputs, worker.config, self.stores, self.metrics, self.timers)
+        stores = self.side_inputs.of_task
+        self.context = Context(TaskName(name), inputs, worker.config, stores, self.metrics, self.timers)
         self._events = events
 
     def begin_batch(self, *, continues: bool) -> None:

@@ -29,6 +29,7 @@ from grete.application.poison import PoisonPolicy
 from grete.application.questions import Worker
 from grete.application.resolved_config import ResolvedConfig
 from grete.application.serdes import StreamSerdes, values_of
+from grete.application.side_inputs import processor_of
 from grete.model.ids import SystemStreamPartition
 
 LOG_MARK = "\x1e"
@@ -77,6 +78,8 @@ class ApplicationServer:
         path = value["task_class"]
         loaded = load_class(path, "task.class")
         check_class(loaded, StreamTask, "task.class", path)
+        for store, (_, processor) in value["side_inputs"].items():
+            processor_of(store, processor)
         self._is_async = isinstance(loaded, type) and issubclass(loaded, AsyncStreamTask)
         return {
             "is_async": self._is_async,
@@ -91,6 +94,7 @@ class ApplicationServer:
         if not continues:
             task = self._open[index] = Hosted(self._worker, index, self._hello, self._events)
             task.begin_batch(continues=False)
+            task.side_inputs.init(task.context)
             self._events.finish(task.instance.init(task.context))
         else:
             self._open[index].begin_batch(continues=True)
@@ -120,7 +124,7 @@ class ApplicationServer:
         offsets, keys, messages, times = columns
         left = iter(list(map(str, offsets)))
         fields = zip(repeat(ssp), left, keys, messages, times, headers, strict=False)
-        process: Callable[..., object] = task.instance.process
+        process: Callable[..., object] = task.side_inputs.receiver(ssp, task.instance.process)
         if self._is_async:
             process = self._finished(process)
         try:
@@ -137,7 +141,7 @@ class ApplicationServer:
     def _process_guarded(
         self, task: Hosted, ssp: Any, serdes: StreamSerdes, columns: Any, headers: Any
     ) -> Any:
-        aside = []
+        aside, process = [], task.side_inputs.receiver(ssp, task.instance.process)
         for row, (offset, key, value, time_ms, of_row) in enumerate(zip(*columns, headers, strict=False)):
             task.begin_message()
             task.collector.timestamp_ms, task.collector.in_hand = time_ms, of_row
@@ -146,7 +150,7 @@ class ApplicationServer:
                 read = (ssp, str(offset), serdes.key.from_bytes(key), serdes.message.from_bytes(value))
                 envelope = IncomingMessageEnvelope(*read, time_ms, of_row)
                 is_read = True
-                self._events.finish(task.instance.process(envelope, task.collector, task.control))
+                self._events.finish(process(envelope, task.collector, task.control))
             except FAILURES as error:
                 serializing = task.collector.is_serializing
                 covers = self._poison.covers(error, deserializing=not is_read, serializing=serializing)

@@ -51,6 +51,7 @@ API = (
     "grete.application.questions",
     "grete.application.resolved_config",
     "grete.application.serdes",
+    "grete.application.side_inputs",
     "grete.application.store",
     "grete.application.timers",
     "grete.application.undo",

@@ -89,6 +89,7 @@ class Planner:
         calculated = worked_out.calculated
         failpoint("coordinator.model-calculated")
         _warn_of_tasks_that_end(settings, calculated.model, worked_out.remembered)
+        _warn_of_stores_that_stay_empty(settings, worked_out.partitions)
         ChangelogMapping(self._stream).write(calculated.changelog)
         if worked_out.took_legacy_mapping:
             note_migration(self._stream)
@@ -213,6 +214,25 @@ def _warn_of_tasks_that_end(settings: Settings, model: JobModel, remembered: Rem
             len(gone),
             ", ".join(gone[:20]),
         )
+
+
+def _warn_of_stores_that_stay_empty(settings: Settings, partitions: Mapping[SystemStream, int]) -> None:
+    """A key is looked up in the task of its partition: where streams have other numbers of them, that is another."""
+    if settings.job.reads_all_in_each_task:
+        return
+    sides = {stream for stream in partitions if settings.stream(stream).is_side_input}
+    for side in sorted(sides):
+        others = {count for stream, count in partitions.items() if stream not in sides} - {partitions[side]}
+        if others:
+            _log.warning(
+                "the side input %s has %d partitions, other inputs %s: tasks have the entries of other keys than "
+                "those of their messages. Give the streams as many partitions, or name all of %s in "
+                "task.broadcast.inputs, so that each task has all of it",
+                side,
+                partitions[side],
+                ", ".join(map(str, sorted(others))),
+                side,
+            )
 
 
 def _lost_partitions(unreadable: Mapping[TaskName, str], calculated: Calculated) -> Iterator[str]:

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 
 from grete.config import aliases
 from grete.config.key_tables.coordinator import SYSTEM as COORDINATOR_SYSTEM
-from grete.config.key_tables.streams import STORE_TTL
+from grete.config.key_tables.streams import STORE_SIDE_INPUTS_PROCESSOR, STORE_TTL
 from grete.config.key_tables.task import STATE_RETAIN
 from grete.config.settings import Settings
 from grete.config.settings.deploy import REQUESTS
 from grete.config.settings.job import JobSettings
+from grete.config.settings.streams import side_inputs
 from grete.errors import ConfigError
+from grete.migration.application import python_class
 from grete.migration.in_code import is_in_code
 from grete.migration.note import Note, Notes, NoteSection, Outcome
 from grete.registry import known_plugins
@@ -78,15 +80,47 @@ def _ignored(config: Mapping[str, str], prefix: str) -> Notes:
 def _filled_otherwise(config: Mapping[str, str], prefix: str) -> Notes:
     for name in ("backup.factories", "restore.factories"):
         yield from _back_end(config, prefix + name)
-    key = f"{prefix}side.inputs"
-    if config.get(key, "").strip():
+    yield from _side_inputs(config, prefix)
+
+
+def _side_inputs(config: Mapping[str, str], prefix: str) -> Notes:
+    store = prefix.split(".")[1]
+    try:
+        streams = side_inputs(config).get(store, ())
+    except ConfigError:
+        return  # validation says what is wrong
+    if not streams:
+        return
+    key, home = f"{prefix}side.inputs", Settings.of(config).task.commit_system
+    elsewhere = [str(stream) for stream in streams if stream.system != home]
+    if elsewhere:
         yield Note(
             NoteSection.STORES,
             key,
             Outcome.BLOCKS,
-            "stores are filled from `process` only",
-            f"remove {key}*, add the stream to task.inputs with samza.bootstrap=true, and put what it brings",
+            f"{', '.join(elsewhere)}: a job reads from one system, {home!r}, where its state and checkpoints commit",
+            f"let a job carry the stream on to {home!r} before, and name it there",
         )
+    else:
+        yield Note(
+            NoteSection.STORES,
+            key,
+            Outcome.AS_IS,
+            "the store is filled from the oldest message on; where it stands in the stream is in checkpoints",
+        )
+    given = (STORE_SIDE_INPUTS_PROCESSOR.named(store), f"{key}.processor.serialized.instance")
+    for name in given:
+        java = config.get(name, "")
+        if java and ":" not in java:
+            made = python_class(java) if name == given[0] else "side_inputs:" + store.title().replace("-", "")
+            yield Note(
+                NoteSection.STORES,
+                name,
+                Outcome.PORT,
+                "what makes entries of the messages is Java; write it as a grete.SideInputsProcessor",
+                f"{given[0]}=module:Class",
+                {name: None, given[0]: made},
+            )
 
 
 def _back_end(config: Mapping[str, str], key: str) -> Notes:

@@ -8,6 +8,7 @@ import grete
 from grete.api import DataFramePipeline, StreamTask
 from grete.application.beside import other_gretes
 from grete.application.load import check_class, find_modules_in, load_class
+from grete.application.side_inputs import processor_of
 from grete.config.key_tables.job import APP_CLASS, TASK_CLASS
 from grete.config.settings import Settings
 from grete.tasks.isolated.worker import IsolatedApplication, minimal_hello
@@ -43,5 +44,7 @@ def check_application(settings: Settings) -> None:
     key, path = (
         (APP_CLASS.name, job.application_class) if job.is_pipeline else (TASK_CLASS.name, job.task_class)
     )
+    for store, (_, processor) in settings.side_inputs.items():
+        processor_of(store, processor)
     found = load_class(path or "", key)
     check_class(found, DataFramePipeline if job.is_pipeline else StreamTask, key, path or "")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from grete.api import AsyncStreamTask, IncomingMessageEnvelope
+from grete.api import IncomingMessageEnvelope
 from grete.application.calls import FAILURES
 from grete.application.collector import GivenHeaders
 from grete.arrow import pa
@@ -132,13 +132,15 @@ async def _one(
     run: TaskRun, envelope: IncomingMessageEnvelope, turns: asyncio.Semaphore, timeout_s: float | None
 ) -> None:
     worker = run.worker
-    assert isinstance(worker.instance, AsyncStreamTask)
+    process = worker.receiver(envelope.system_stream_partition)
     start_s = worker.metrics.now_s()
     collector = _OwnCollector(worker.collector, envelope)
     limit = asyncio.timeout(timeout_s)
     try:
         async with limit:
-            await worker.instance.process(envelope, collector, worker.control)
+            running = process(envelope, collector, worker.control)
+            if running is not None:  # a store was filled
+                await running
     except FAILURES as error:
         late = TimeoutError(f"it took longer than {timeout_s} s, see task.callback.timeout.ms")
         place = envelope.system_stream_partition, int(envelope.offset)

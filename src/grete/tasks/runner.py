@@ -14,9 +14,10 @@ from itertools import repeat
 from operator import length_hint
 from typing import Any, NoReturn
 
-from grete.api import IncomingMessageEnvelope, StreamTask
+from grete.api import IncomingMessageEnvelope
 from grete.application.beside import CallFailed
 from grete.application.calls import FAILURES, call_for_each
+from grete.application.side_inputs import Process
 from grete.arrow import pa
 from grete.errors import ExpectationFailed, ProcessingError
 from grete.failpoints import failpoint
@@ -205,7 +206,7 @@ class TaskRun:
         ssp = self._spec.ssps[ssp_index]
         serdes = self.worker.serdes[ssp_index]
         collector, control = self.worker.collector, self.worker.control
-        process = collector.passing_traces(self._task.process)
+        process = collector.passing_traces(self.worker.receiver(ssp))
         offsets = iter(rows.column(_OFFSET).cast(pa.string()).to_pylist())
         keys, messages = (
             values_of(rows.column(_KEY), serdes.key),
@@ -227,8 +228,9 @@ class TaskRun:
         serdes = self.worker.serdes[ssp_index]
         both = (serdes.key.from_bytes, serdes.message.from_bytes)
         columns = (rows.column(index).to_pylist() for index in (_OFFSET, _KEY, _VALUE, _TIME_MS))
+        process = self.worker.receiver(ssp)
         for done, row in enumerate(zip(*columns, _headers(rows), strict=False), 1):
-            self._guarded(self._task, ssp, row, both)
+            self._guarded(process, ssp, row, both)
             if self.worker.control.wants_commit:
                 return done
         return int(rows.num_rows)
@@ -274,7 +276,7 @@ class TaskRun:
 
     def _guarded(
         self,
-        task: StreamTask,
+        process: Process,
         ssp: SystemStreamPartition,
         row: tuple[int, bytes | None, bytes | None, int, Headers],
         serdes: tuple[Callable[[bytes | None], Any], Callable[[bytes | None], Any]],
@@ -289,7 +291,7 @@ class TaskRun:
             read = (ssp, str(offset), serdes[0](key), serdes[1](value))
             envelope = IncomingMessageEnvelope(*read, time_ms, headers)
             is_read = True
-            worker.events.finish_call(task.process(envelope, worker.collector, worker.control))
+            worker.events.finish_call(process(envelope, worker.collector, worker.control))
         except FAILURES as error:
             serializing = worker.collector.is_serializing
             is_poison = self._spec.poison.covers(error, deserializing=not is_read, serializing=serializing)

@@ -11,12 +11,14 @@ from grete.api import StreamTask
 from grete.application.context import Context, TaskControl
 from grete.application.expiry import task_store, unstamped
 from grete.application.load import has_own, load_task
+from grete.application.side_inputs import Process, SideInputs
 from grete.application.store import TaskStore
 from grete.application.timers import Timers
 from grete.application.undo import Undoable
 from grete.clock import Clock
 from grete.config.application_config import ApplicationConfig
 from grete.failpoints import failpoint
+from grete.model.ids import SystemStreamPartition
 from grete.serdes import StreamSerdes, store_serdes, stream_serdes
 from grete.systems.base import Change, System
 from grete.systems.records import records, unpack_changes, write
@@ -66,6 +68,7 @@ class TaskWorker(Undoable):
             store.name: self._open_store(store) for store in spec.stores
         }
         self.instance: StreamTask | None = None
+        self._side_inputs: SideInputs | None = None
         self.timers = Timers(is_heard=False)
 
     def _make_collector(self) -> Collector:
@@ -124,17 +127,27 @@ class TaskWorker(Undoable):
             self.control = TaskControl()
             self.instance = load_task(self._spec.task_class)
             self.timers = Timers(is_heard=has_own(type(self.instance), "on_timer"))
+            filled = self._settings.side_inputs
+            sides = self._side_inputs = SideInputs(filled, self.stores) if filled else None
             context = Context(
                 self.task.name,
                 [self._spec.ssps[index] for index in self.task.ssps],
                 ApplicationConfig(self._spec.settings.raw),
-                self.stores,
+                self.stores if sides is None else sides.of_task,
                 self.metrics,
                 self.timers,
             )
+            if sides is not None:
+                sides.init(context)
             self.events.finish_call(self.instance.init(context))
             failpoint("task.after-init")
         return self.instance
+
+    def receiver(self, ssp: SystemStreamPartition) -> Process:
+        """Who gets the messages of an SSP: `process` of the instance, or the stores that its stream fills."""
+        assert self.instance is not None, "a batch has begun"
+        process = self.instance.process
+        return process if self._side_inputs is None else self._side_inputs.receiver(ssp, process)
 
     def _reader_of_changes(self, store: StoreSpec, file: StoreFile) -> ReadChanges:
         def changes(start: int, end: int) -> Iterator[Change]:

@@ -151,11 +151,6 @@ def test_zookeeper_connect_is_ignored_with_a_warning() -> None:
     )
 
 
-def test_a_store_that_is_filled_from_a_side_input_is_refused() -> None:
-    config = {**JOB, "stores.s.factory": "grete.store.sqlite", "stores.s.side.inputs": "kafka.profiles"}
-    assert any("samza.bootstrap=true" in error for error in check(config).errors)
-
-
 @pytest.mark.parametrize(
     "key",
     [

@@ -188,3 +188,18 @@ def test_a_stateful_job_of_which_every_container_reads_everything_starts_again(s
     one = {"Task-0": ["in.0", "in.1"]}
     assert read_by(job.restart(config={"job.container.count": "1"}).model) == one
     assert read_by(job.restart(config={"job.container.count": "2"}).model) == before
+
+
+def test_a_side_input_with_another_number_of_partitions_is_named(
+    starts: Starts, caplog: pytest.LogCaptureFixture
+) -> None:
+    starts.create(**{"in": 4, "names": 2})
+    filled = {**CONFIG, "stores.names.side.inputs": "local.names"}
+    starts.start(filled)
+    assert "the side input local.names has 2 partitions, other inputs 4" in caplog.text
+    caplog.clear()
+    broadcast = {**filled, "task.broadcast.inputs": "local.names#[0-1]"}
+    assert read_by(starts.start(broadcast).model)["Partition 3"] == ["in.3", "names.0", "names.1"]
+    starts.system.add_partitions("names", 4)
+    starts.start(filled)
+    assert "names" not in caplog.text

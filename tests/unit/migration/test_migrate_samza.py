@@ -110,8 +110,22 @@ def test_each_problem_is_reported_once() -> None:
         "task.inputs",
         "systems.archive.samza.factory",
         "stores.latest.backup.factories",
-        "stores.profiles.side.inputs",
     }
+
+
+def test_a_store_that_a_stream_fills_goes_on_with_a_processor_in_python() -> None:
+    found, factory = notes("hubs"), "stores.profiles.side.inputs.processor.factory"
+    assert found["stores.profiles.side.inputs"].outcome is Outcome.AS_IS
+    assert found[factory].outcome is Outcome.PORT
+    assert found[factory].changes[factory] == "profiles_processor_factory:ProfilesProcessorFactory"
+    planned = "stores.profiles.side.inputs.processor.serialized.instance"
+    lambda_ = notes("hubs", **{planned: "rO0ABXNy", factory: ""})[planned]
+    assert lambda_.outcome is Outcome.PORT
+    assert lambda_.changes == {planned: None, factory: "side_inputs:Profiles"}
+    elsewhere = notes("hubs", **{"task.inputs": "hubs.readings"})["stores.profiles.side.inputs"]
+    assert elsewhere.outcome is Outcome.BLOCKS
+    assert "kafka.profiles" in elsewhere.says
+    assert "carry the stream on to 'hubs'" in elsewhere.way_out
 
 
 def test_a_job_that_reads_event_hubs_keeps_its_logs_on_kafka() -> None:
@@ -129,7 +143,6 @@ def test_a_job_that_reads_event_hubs_keeps_its_logs_on_kafka() -> None:
         ("task.inputs", "readings"),
         ("systems.archive.samza.factory", "to Kafka"),
         ("stores.latest.backup.factories", "KafkaChangelogStateBackendFactory"),
-        ("stores.profiles.side.inputs", "samza.bootstrap=true"),
     ],
 )
 def test_what_will_not_work_names_the_way_out(key: str, says: str) -> None:

@@ -14,7 +14,6 @@ _JVM = "it sets up Samza's JVM processes"
 _BATCHES = "a batch reads all inputs; see `task.max.records.per.batch`"
 _PARALLEL = "executors work in parallel; use `spark.*`"
 _LARGE = "a record that is too large fails the container with its size"
-_PROCESS = "stores are filled from `process` only"
 _SQLITE = "stores are SQLite files"
 _PLANNER = "there is no planner of several jobs"
 
@@ -83,8 +82,12 @@ TABLE: tuple[Key[object], ...] = (
     _unused("stores.%s.container.write.buffer.size.bytes", INTEGER, None, _SQLITE, unit="bytes"),
     _unused("stores.%s.clean.on.container.start", BOOLEAN, "false", "a store file that is behind is rebuilt"),
     _unused("stores.%s.accesslog.%s", TEXT, None, "there is no log of accesses", open_=True),
-    _unused("stores.%s.side.inputs", LIST, None, _PROCESS),
-    _unused("stores.%s.side.inputs.%s", TEXT, None, _PROCESS, open_=True),
+    _unused(
+        "stores.%s.side.inputs.processor.serialized.instance",
+        TEXT,
+        None,
+        "it is Java; see `stores.%s.side.inputs.processor.factory`",
+    ),
     _unused("stores.%s.backup.factories", LIST, None, "changelogs only"),
     _unused("stores.%s.restore.factories", LIST, None, "changelogs only"),
     _unused("stores-default.rocksdb.%s", TEXT, None, _SQLITE, open_=True),

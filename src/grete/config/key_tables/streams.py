@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grete.config import aliases
 from grete.config.choices import OffsetDefault, PartitionerChoice, PipelineColumns, PipelineDelivery
-from grete.config.key import BOOLEAN, COUNT, INTEGER, MILLISECONDS, PATH, TEXT, ChangeClass, Key, one_of
+from grete.config.key import BOOLEAN, COUNT, INTEGER, LIST, MILLISECONDS, PATH, TEXT, ChangeClass, Key, one_of
 
 _CONTAINER, _SET_ONCE, _LIVE = ChangeClass.RESTART_CONTAINER, ChangeClass.SET_ONCE, ChangeClass.LIVE
 _QUERY = ChangeClass.RESTART_QUERY
@@ -245,6 +245,24 @@ STORE_TTL = Key(
     "store's file and from its changelog. 0 or -1 lets entries stay.",
     default_doc="entries stay until the task deletes them",
     unit="ms",
+)
+STORE_SIDE_INPUTS = Key(
+    "stores.%s.side.inputs",
+    LIST,
+    None,
+    _QUERY,
+    "Streams that fill the store, `system.stream` separated by commas. They are inputs of the job that begin at the "
+    "oldest message and are read to their end before others; their messages do not come to `process`, and the task "
+    "only reads the store.",
+    default_doc="`process` fills it",
+)
+STORE_SIDE_INPUTS_PROCESSOR = Key(
+    "stores.%s.side.inputs.processor.factory",
+    TEXT,
+    None,
+    _QUERY,
+    "The grete.SideInputsProcessor that makes entries of a side input's message, as `module:Class`.",
+    default_doc="the message under its key",
 )
 STORE_BACKUP = Key(
     "stores.%s.factories", TEXT, None, _CONTAINER, "Samza's state back ends.", no_effect="changelogs only"

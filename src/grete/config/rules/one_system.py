@@ -33,7 +33,8 @@ def one_system_problems(config: Mapping[str, str]) -> Iterator[str]:
         yield from _of_a_pipeline(settings, systems, outputs)
     elif len(systems) > 1:
         yield (
-            f"task.inputs names the systems {', '.join(systems)}: a job reads from one, where its outputs and "
+            f"task.inputs{_and_of_stores(settings)} names the systems {', '.join(systems)}: a job reads from one, "
+            f"where its outputs and "
             f"checkpoints commit; bring the streams into one, or make a job for each system"
         )
     elif systems and settings.system(systems[0]).is_known:
@@ -41,6 +42,10 @@ def one_system_problems(config: Mapping[str, str]) -> Iterator[str]:
         yield from _outputs(system, outputs)
         if system.capabilities.keeps_state:
             yield from _logs(settings, system)
+
+
+def _and_of_stores(settings: Settings) -> str:
+    return "".join(f" or stores.{store}.side.inputs" for store in settings.side_inputs)
 
 
 def _of_a_pipeline(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 from grete.config import aliases
 from grete.config.key_tables import job
 from grete.config.settings import Settings
+from grete.config.settings.streams import side_inputs
 from grete.config.values import valid_value_of
+from grete.errors import ConfigError
 
 _PYTHON_FILES = "spark.submit.pyFiles"
 _ARCHIVES = (".tgz", ".tar.gz", ".tar", ".zip", ".pex", ".whl", ".egg")
@@ -23,12 +26,7 @@ def unsupported(config: Mapping[str, str]) -> Iterator[str]:
             f"job would read every partition; remove the key, and name streams that hold what the job shall read"
         )
     yield from _isolation(config)
-    for store in Settings.of(config).store_names:
-        if config.get(f"stores.{store}.side.inputs", "").strip():
-            yield (
-                f"stores.{store}.side.inputs: this version fills stores from `process` only; remove the keys "
-                f"stores.{store}.side.inputs*, and read the stream as an input with samza.bootstrap=true"
-            )
+    yield from _side_inputs(config)
     if _launcher(config) == "thread" and config.get("job.container.count", "1").strip() != "1":
         yield (
             "job.launcher=thread runs one container only, since one process has one Spark; set job.launcher=process "
@@ -40,6 +38,26 @@ def unsupported(config: Mapping[str, str]) -> Iterator[str]:
             f"spark.submit.deployMode={mode}: a container is a driver on its coordinator's machine, and asks it over "
             f"loopback; remove the key, or let grete deploy run coordinator and container on YARN or Kubernetes"
         )
+
+
+def _side_inputs(config: Mapping[str, str]) -> Iterator[str]:
+    settings = Settings.of(config)
+    with suppress(ConfigError):  # a stream without a system is named elsewhere
+        for store, streams in side_inputs(config).items():
+            key, named = f"stores.{store}.side.inputs", ", ".join(map(str, streams))
+            if settings.job.is_pipeline:
+                yield (
+                    f"{key}: a DataFrame pipeline has no stores; remove the key, add {named} to task.inputs, and "
+                    f"join it in build"
+                )
+            elif settings.job.ssp_grouper.endswith("GroupBySystemStreamPartitionFactory"):
+                alone = [str(stream) for stream in streams if stream in settings.task.inputs]
+                if alone:
+                    yield (
+                        f"{key}: with GroupBySystemStreamPartitionFactory a partition of {', '.join(alone)} is a "
+                        f"task of its own, and fills a store that no other has; name its partitions in "
+                        f"task.broadcast.inputs, such as {alone[0]}#[0-3], or group by partition"
+                    )
 
 
 def _standby(config: Mapping[str, str]) -> Iterator[str]:

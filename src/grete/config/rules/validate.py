@@ -179,7 +179,8 @@ def _no_inputs(config: Mapping[str, str]) -> Iterator[str]:
 
 
 def _streams(config: Mapping[str, str]) -> Iterator[str]:
-    for key in ("task.inputs", "task.outputs", "task.poison.dead-letter.stream"):
+    sides = [f"stores.{store}.side.inputs" for store in Settings.of(config).store_names]
+    for key in ("task.inputs", "task.outputs", "task.poison.dead-letter.stream", *sides):
         for name in java_values.split_commas(config.get(key, "")):
             system, dot, stream = name.partition(".")
             if not (dot and system and stream):

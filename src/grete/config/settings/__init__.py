@@ -23,7 +23,7 @@ from grete.config.settings.outputs import OutputSettings, output_names
 from grete.config.settings.serdes import SerdeSettings
 from grete.config.settings.spark import SparkSettings
 from grete.config.settings.stores import StoreSettings, store_names
-from grete.config.settings.streams import StreamSettings
+from grete.config.settings.streams import StreamSettings, side_inputs
 from grete.config.settings.systems import SystemSettings, system_names
 from grete.config.settings.tasks import TaskSettings
 from grete.config.settings.zookeeper import ZooKeeperSection
@@ -135,6 +135,18 @@ class Settings:
     def store_names(self) -> tuple[str, ...]:
         """Every store that is configured, sorted."""
         return tuple(store_names(self.raw))
+
+    @cached_property
+    def side_inputs(self) -> dict[str, tuple[list[str], str | None]]:
+        """Of each store that streams fill: their names, and the class that makes entries of their messages.
+
+        Raises:
+            ConfigError: a stream's name without a dot.
+        """
+        found = side_inputs(self.raw).items()
+        return {
+            name: ([str(one) for one in of], self.store(name).side_inputs_processor) for name, of in found
+        }
 
     @cached_property
     def outputs(self) -> dict[str, OutputSettings]:

@@ -32,6 +32,7 @@ class StoreSettings(NamedSection):
     changelog = OptionalSetting(keys.STORE_CHANGELOG)
     key_serde = Setting(keys.STORE_KEY_SERDE)
     msg_serde = Setting(keys.STORE_MSG_SERDE)
+    side_inputs_processor = OptionalSetting(keys.STORE_SIDE_INPUTS_PROCESSOR)
     _ttl_ms = OptionalSetting(keys.STORE_TTL)
 
     def changelog_stream(self, job: JobId) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
+from grete.config import java_values
 from grete.config.choices import OffsetDefault, PartitionerChoice, PipelineColumns
 from grete.config.key import Key
 from grete.config.key_tables import streams as keys
@@ -38,19 +39,26 @@ class StreamSettings(Section):
 
     @cached_property
     def offset_default(self) -> OffsetDefault:
-        """Where to start without a checkpoint, `upcoming` by default."""
+        """Where to start without a checkpoint, `upcoming` by default; a side input always at the oldest message."""
+        if self.is_side_input:
+            return OffsetDefault.OLDEST
         found = self._value(keys.STREAM_OFFSET, self._with_system(_OFFSET_DEFAULT))
         return found or OffsetDefault.UPCOMING
 
     @cached_property
     def is_reset(self) -> bool:
         """Whether the checkpoint is ignored at each start."""
-        return bool(self._read(keys.STREAM_RESET))
+        return bool(self._read(keys.STREAM_RESET)) and not self.is_side_input
 
     @cached_property
     def is_bootstrap(self) -> bool:
         """Whether the stream is read to its end before the others."""
-        return bool(self._read(keys.STREAM_BOOTSTRAP))
+        return bool(self._read(keys.STREAM_BOOTSTRAP)) or self.is_side_input
+
+    @cached_property
+    def is_side_input(self) -> bool:
+        """Whether it fills a store, and does not come to `process`."""
+        return any(self.stream in streams for streams in side_inputs(self.raw).values())
 
     @cached_property
     def partitions(self) -> int | None:
@@ -162,6 +170,20 @@ def system_stream_from_names(text: str) -> SystemStream:
             f"No '.' in stream name '{text}'. Stream names should be in the form 'system.stream'"
         )
     return SystemStream(system, stream)
+
+
+def side_inputs(config: Mapping[str, str]) -> dict[str, tuple[SystemStream, ...]]:
+    """The streams that fill a store, for each that has some, in their order and each once.
+
+    Raises:
+        ConfigError: an entry without a dot.
+    """
+    found = {}
+    for key in sorted(config):
+        if key.startswith("stores.") and key.endswith(".side.inputs") and key.count(".") == 3:
+            names = java_values.split_commas(config[key])
+            found[key.split(".")[1]] = tuple(dict.fromkeys(map(system_stream_from_names, names)))
+    return {store: streams for store, streams in found.items() if streams}
 
 
 def stream_system(config: Mapping[str, str], stream_id: str) -> str | None:

@@ -14,7 +14,7 @@ from grete.config.key_tables import task as keys
 from grete.config.settings.job import JobSettings
 from grete.config.settings.section import OptionalSetting, Section, Setting
 from grete.config.settings.spark import SparkSettings
-from grete.config.settings.streams import system_stream_from_names
+from grete.config.settings.streams import side_inputs, system_stream_from_names
 from grete.config.settings.systems import EMBEDDED_SYSTEM, SystemSettings
 from grete.config.values import required_value_of, value_of
 from grete.errors import ConfigError, WireError
@@ -60,12 +60,18 @@ class TaskSettings(Section):
     def inputs(self) -> tuple[SystemStream, ...]:
         """`task.inputs` as Samza reads it, in its order, each once: tasks are made of their partitions.
 
+        Behind them are the side inputs of stores that it does not name, as in what Samza's planner writes; but for
+        those that are broadcast.
+
         Raises:
             ConfigError: an entry without a dot.
         """
         value = self.raw.get(keys.INPUTS.name, "")
         names = java_values.split_commas(value) if value else []
-        return tuple(dict.fromkeys(map(system_stream_from_names, names)))
+        filling = [stream for streams in side_inputs(self.raw).values() for stream in streams]
+        broadcast = {ssp.system_stream for ssp in self.broadcast_inputs} if filling else ()
+        beside = [stream for stream in filling if stream not in broadcast]
+        return tuple(dict.fromkeys([*map(system_stream_from_names, names), *beside]))
 
     @cached_property
     def broadcast_inputs(self) -> tuple[SystemStreamPartition, ...]:

@@ -61,6 +61,7 @@ def minimal_hello(settings: Settings, task_class: str, folder: str | None = None
     return {
         "config": dict(settings.raw),
         "task_class": task_class,
+        "side_inputs": settings.side_inputs,
         "poison": asdict(PoisonPolicy()) | {"exceptions": []},
         "message_s": timeout_ms / 1000 if timeout_ms > 0 else None,
         "levels": levels_beside(folder),
