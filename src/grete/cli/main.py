@@ -35,6 +35,7 @@ COMMANDS = {
     "leader": "who coordinates a job, and who stands by; let another one",
     "container": "list, stop, start, restart and move the containers of a job",
     "config": "read and change a job's configuration",
+    "autosize": "what the rule for the number of containers would have done",
     "job-model": "containers, tasks and their inputs",
     "checkpoint": "how far each task has come; rewind it",
     "startpoint": "where a task or input starts next",

@@ -43,6 +43,13 @@ class ApplicationMode(StrEnum):
     BATCH = "BATCH"
 
 
+class SizingPolicy(StrEnum):
+    """Who decides how many containers a job has, while autosizing is on."""
+
+    OUTSIDE = "outside"
+    LAG = "lag"
+
+
 class LauncherChoice(StrEnum):
     """How containers are started."""
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from grete.config import aliases
-from grete.config.key_tables import coordinator, job, task
+from grete.config.key_tables import autosizing, coordinator, job, task
 from grete.config.keys import KEYS
 from grete.config.settings import Settings
 from grete.errors import ConfigError
@@ -38,8 +38,11 @@ def canonical_keys(config: Mapping[str, str]) -> dict[str, str]:
             old = next((name for name in (*key.renamed_from, *key.fallbacks) if name in result), None)
             if old is not None:
                 result[key.name] = result[old]
-    if result.get(job.AUTOSIZING.name, "").lower() == "true" and job.AUTOSIZING_COUNT.name in result:
-        result[job.CONTAINER_COUNT.name] = result[job.AUTOSIZING_COUNT.name]
+    if (
+        result.get(autosizing.AUTOSIZING.name, "").lower() == "true"
+        and autosizing.AUTOSIZING_COUNT.name in result
+    ):
+        result[job.CONTAINER_COUNT.name] = result[autosizing.AUTOSIZING_COUNT.name]
     launcher = aliases.canonical(aliases.LAUNCHERS, result.get(job.FACTORY.name, ""))
     if job.LAUNCHER.name not in result and not job.LAUNCHER.type.problem(launcher):
         result[job.LAUNCHER.name] = launcher
@@ -55,12 +58,14 @@ def canonical_keys(config: Mapping[str, str]) -> dict[str, str]:
 def with_autosizing_results(submitted: Settings, in_force: Settings) -> Settings:
     """The submitted settings and, while they have autosizing on, the `job.autosizing.*` in force that they leave out.
 
-    An autosizer writes them into the stream, and a file that is submitted again knows nothing of them
+    But for its rule, which people set. An autosizer writes them into the stream, and a file that is submitted again
+    knows nothing of them
     (CoordinatorStreamUtil.writeConfigToCoordinatorStream). In canonical keys.
     """
     if not submitted.job.is_autosizing:
         return submitted
-    results = {key: value for key, value in in_force.raw.items() if key.startswith("job.autosizing")}
+    own = {key.name for key in autosizing.RULE}
+    results = {k: v for k, v in in_force.raw.items() if k.startswith("job.autosizing") and k not in own}
     return Settings.of(canonical_keys({**results, **submitted.raw}))
 
 

@@ -12,6 +12,7 @@ from grete.config.key import ChangeClass as ChangeClass
 from grete.config.key import Key as Key
 from grete.config.key import Type as Type
 from grete.config.key_tables import (
+    autosizing,
     azure,
     coordinator,
     deploy,
@@ -37,6 +38,7 @@ SUBJECTS: tuple[tuple[str, tuple[Key[object], ...]], ...] = (
     ("The job", job.TABLE),
     ("The coordinator", coordinator.TABLE),
     ("The coordinator's election on ZooKeeper", zookeeper.TABLE),
+    ("Autosizing", autosizing.TABLE),
     ("Deployments", deploy.TABLE),
     ("Tasks", task.TABLE),
     ("Systems, streams and stores", streams.TABLE),

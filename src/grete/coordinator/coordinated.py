@@ -12,11 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from grete.clock import Clock
+from grete.config.derived import canonical_keys
+from grete.config.key_tables.autosizing import AUTOSIZING_COUNT
 from grete.config.rules.changes import diff
 from grete.config.rules.validate import validate
 from grete.config.secrets import variables
 from grete.coordinator import fencing
 from grete.coordinator.attempt import AttemptWriter, Surroundings
+from grete.coordinator.autosizer import Autosizer
 from grete.coordinator.events import (
     Event,
     ModelChanged,
@@ -28,6 +31,7 @@ from grete.coordinator.plan import JobPlan, Planner, container_specs
 from grete.coordinator.request_reader import RequestReader
 from grete.coordinator.room import ContainerRoom
 from grete.coordinator.run_report import RunReport
+from grete.coordinator.sizing import Sizing
 from grete.coordinator.state import Phase, State
 from grete.coordinator.view import View
 from grete.errors import ConfigError, GreteError, JobError, StreamError, UnsafeStorage
@@ -78,6 +82,7 @@ class CoordinatedJob:
         self._plans: dict[int, JobPlan] = {}
         self._revision = 0
         self._watch = ModelWatch(job, stream, planner, view, surroundings, clock)
+        self._autosizer = Autosizer(view, clock)
         self._has_to_follow = False
         self._is_foreign = False
         self._seen = replace(
@@ -159,6 +164,9 @@ class CoordinatedJob:
         if self._watch.has_new_streams and self._may_try():
             self._watch.has_new_streams = False
             self._take_in_streams()
+        if not self._has_to_follow and (sizing := self._autosizer.look(self._settings)) is not None:
+            self._resize(sizing)
+        self._view.sizing = self._autosizer.standing
         if self._has_to_follow and self._may_try():
             self._has_to_follow = False
             yield from self._follow()
@@ -177,6 +185,15 @@ class CoordinatedJob:
             return
         run_id = self._stream.run_id() or ""
         self._stream.write_config(config, run_id=run_id, reason="streams that the input regex matches")
+
+    def _resize(self, sizing: Sizing) -> None:
+        """What was decided becomes a configuration of its own, which is then followed like any."""
+        in_force = self._stream.settings().raw
+        config = canonical_keys({**in_force, AUTOSIZING_COUNT.name: str(sizing.containers)})
+        before = self._settings.job.container_count
+        reason = f"autosizing, {before} to {sizing.containers} containers: {sizing.why}"
+        self._stream.write_config(config, run_id=self._stream.run_id() or "", reason=reason)
+        _log.info("%s", reason)
 
     def _has_settled(self, before: _Counts, now: _Counts) -> bool:
         """A generation is whole when it is there; foreign writers are given a moment to finish."""

@@ -20,6 +20,10 @@ class Figures(NamedTuple):
     records_per_s: float | None
     commit_s: float | None
     """Seconds that a commit took, on average."""
+    containers: int | None = None
+    """Containers that were at work."""
+    worst: int | None = None
+    """What of `behind` is one partition's, that with the most."""
 
 
 def read_figures(folder: Path) -> list[Figures]:
@@ -35,11 +39,10 @@ def read_figures(folder: Path) -> list[Figures]:
 def _parsed(line: str) -> Figures | None:
     fields = line.split("\t")
     try:
-        at_s, behind, rate, commit_s = (float(field) if field else None for field in fields)
-        return (
-            None if at_s is None else Figures(at_s, None if behind is None else int(behind), rate, commit_s)
-        )
-    except (ValueError, OverflowError):
+        at_s, behind, rate, commit_s, *newer = (float(field) if field else None for field in fields)
+        whole = [None if number is None else int(number) for number in (behind, *newer)]
+        return None if at_s is None else Figures(at_s, whole[0], rate, commit_s, *whole[1:])
+    except (TypeError, ValueError, OverflowError):
         return None
 
 

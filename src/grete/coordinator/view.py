@@ -65,6 +65,7 @@ class View:
         self.monitors: Monitors | None = None
         self.renewal: Renewal | None = None
         self.problem = ""
+        self.sizing = ""
         self.containers = ContainerService(job, stream, run_id, self._clock)
         self.requests = RequestWriter(stream, epoch, self.containers)
 
@@ -101,6 +102,7 @@ class View:
             standing=stands.word,
             message=stands.message,
             problem=self.problem,
+            sizing=self.sizing,
             metrics={name: getattr(self._metrics, name) for name in MetadataMetrics.__slots__},
             containers=self._containers(),
             quarantined=[str(one) for one in self._stream.quarantined[:SHOWN]],

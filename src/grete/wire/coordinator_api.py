@@ -48,9 +48,10 @@ class Job(Struct, frozen=True):
     """A running job.
 
     `state` is its phase, `standing` how it is in a word, `message` what is not as it should be, `problem` why a
-    configuration in the stream is not followed. `containers` are their last heartbeats, with the state of those that
-    were given up or stopped and, in `spark`, Spark's own figures of a DataFrame pipeline. Of `quarantined` records
-    the first are shown, `quarantined_count` counts all.
+    configuration in the stream is not followed, `sizing` what autosizing does, where the coordinator decides.
+    `containers` are their last heartbeats, with the state of those that were given up or stopped and, in `spark`,
+    Spark's own figures of a DataFrame pipeline. Of `quarantined` records the first are shown, `quarantined_count`
+    counts all.
     """
 
     job: JobId
@@ -60,6 +61,7 @@ class Job(Struct, frozen=True):
     standing: str
     message: str
     problem: str
+    sizing: str
     metrics: dict[str, Integer]
     containers: dict[str, dict[str, Any]]
     quarantined: list[str]

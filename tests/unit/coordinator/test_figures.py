@@ -44,7 +44,7 @@ def test_a_line_that_a_crash_has_cut_off_costs_that_line(tmp_path: Path, torn: b
 
 
 @pytest.mark.parametrize(
-    "line", ["", "x\t1\t2\t3", "\t1\t2\t3", "1\t2\t3", "1\t2\t3\t4\t5", "1\tinf\t2\t3", "1\tnan\t2\t3"]
+    "line", ["", "x\t1\t2\t3", "\t1\t2\t3", "1\t2\t3", "1\t2\t3\t4\t5\t6\t7", "1\tinf\t2\t3", "1\tnan\t2\t3"]
 )
 def test_a_line_that_says_nothing_is_left_out(tmp_path: Path, line: str) -> None:
     (tmp_path / "figures.tsv").write_text(f"1\t5\t12.5\t\n{line}\n2\t5\t12.5\t\n")
@@ -69,9 +69,10 @@ class Recorded:
     def __init__(self, folder: Path) -> None:
         self.clock = ManualClock()
         self.progress = ReportedProgress(self.clock)
-        self.monitors = SimpleNamespace(lag=SimpleNamespace(total=7))
+        self.monitors = SimpleNamespace(lag=SimpleNamespace(total=7, by_ssp={"in.0": 5, "in.1": 2}))
         view = SimpleNamespace(
-            monitors=self.monitors, containers=SimpleNamespace(progress=self.progress.by_container)
+            monitors=self.monitors,
+            containers=SimpleNamespace(progress=self.progress.by_container, is_ready=lambda: False),
         )
         self.recorder = FigureRecorder(cast("View", view), folder, self.clock)
 
@@ -99,6 +100,7 @@ def test_rates_are_of_the_time_between_two_lines(tmp_path: Path) -> None:
     assert [row.behind for row in rows] == [7] * 4
     assert [row.records_per_s for row in rows] == [None, 50.0, 0.0, 30.0]
     assert [row.commit_s for row in rows] == [None, 0.05, None, None]
+    assert [(row.containers, row.worst) for row in rows] == [(1, 5)] * 4
 
 
 def test_a_container_that_is_heard_of_late_has_not_processed_all_of_its_records_just_now(

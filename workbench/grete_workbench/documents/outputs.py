@@ -221,6 +221,12 @@ SHAPES: Mapping[str, Shape] = {
             "changes": _CHANGES,
         }
     ],
+    "autosize plan": {
+        "job": "text",
+        "figures": "integer: so many were recorded, one each ten seconds",
+        "sizes": [{"at": "text", "containers": "integer", "wanted": "integer", "why": "text"}],
+        "standing": "text: what the rule does in the end",
+    },
     "job-model": [
         {
             "task": "text",

@@ -9,12 +9,10 @@ from grete.config.key import (
     CLASS,
     CONTAINERS,
     COPIES,
-    COUNT,
     DURATION,
     INTEGER,
     LIST,
     LOCATION,
-    NATURAL,
     PATH,
     PORT,
     TEXT,
@@ -347,45 +345,6 @@ STANDBY_DIR = Key(
     _CONTAINER,
     "Folder of those copies: on another disk, so that they survive the first one.",
     default_doc="`job.state.dir`",
-)
-AUTOSIZING = Key(
-    "job.autosizing.enabled",
-    BOOLEAN,
-    "false",
-    _QUERY,
-    "Whether the keys below win. While it is, those in force stay when a file that leaves them out is submitted.",
-)
-AUTOSIZING_COUNT = Key(
-    "job.autosizing.container.count", CONTAINERS, None, _QUERY, "Containers, when enabled."
-)
-AUTOSIZING_THREADS = Key(
-    "job.autosizing.container.thread.pool.size", NATURAL, None, _CONTAINER, "Threads.", no_effect=_JVM
-)
-AUTOSIZING_HEAP = Key(
-    "job.autosizing.container.maxheap.mb", COUNT, None, _CONTAINER, "Heap.", unit="MB", no_effect=_JVM
-)
-AUTOSIZING_MEMORY = Key(
-    "job.autosizing.container.memory.mb", COUNT, None, _CONTAINER, "Memory.", unit="MB", no_effect=_JVM
-)
-AUTOSIZING_CORES = Key(
-    "job.autosizing.container.cpu.cores", COUNT, None, _CONTAINER, "Cores.", no_effect=_JVM
-)
-AUTOSIZING_WORKER_HEAP = Key(
-    "job.autosizing.worker.maxheap.mb",
-    COUNT,
-    None,
-    _CONTAINER,
-    "Heap of a worker.",
-    unit="MB",
-    no_effect=_JVM,
-)
-AUTOSIZING_OTHER = Key(
-    "job.autosizing.%s",
-    TEXT,
-    None,
-    _CONTAINER,
-    "Any other: part of the config id, as in Samza.",
-    is_open=True,
 )
 STARTPOINTS = Key("job.startpoint.enabled", BOOLEAN, "true", _CONTAINER, "Whether startpoints are obeyed.")
 CHECKPOINT_VALIDATION = Key(

@@ -11,15 +11,15 @@ from collections.abc import Mapping
 import orjson
 
 from grete.config.key import ChangeClass
-from grete.config.key_tables import coordinator, job, streams, task
+from grete.config.key_tables import autosizing, coordinator, job, streams, task
 from grete.config.keys import find_key
 from grete.config.rules.changes import effective
 
 _BY_THE_MODEL = (
     job.CONTAINER_COUNT,
     job.CONTAINER_IDS,
-    job.AUTOSIZING,
-    job.AUTOSIZING_COUNT,
+    autosizing.AUTOSIZING,
+    autosizing.AUTOSIZING_COUNT,
     task.INPUTS,
     task.BROADCAST,
 )

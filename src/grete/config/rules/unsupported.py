@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from grete.config import aliases
-from grete.config.key_tables import job
+from grete.config.choices import SizingPolicy
+from grete.config.key_tables import autosizing, job
 from grete.config.settings import Settings
 from grete.config.settings.streams import side_inputs
 from grete.config.values import valid_value_of
@@ -27,6 +28,7 @@ def unsupported(config: Mapping[str, str]) -> Iterator[str]:
         )
     yield from _isolation(config)
     yield from _side_inputs(config)
+    yield from _autosizing(config)
     if _launcher(config) == "thread" and config.get("job.container.count", "1").strip() != "1":
         yield (
             "job.launcher=thread runs one container only, since one process has one Spark; set job.launcher=process "
@@ -58,6 +60,26 @@ def _side_inputs(config: Mapping[str, str]) -> Iterator[str]:
                         f"task of its own, and fills a store that no other has; name its partitions in "
                         f"task.broadcast.inputs, such as {alone[0]}#[0-3], or group by partition"
                     )
+
+
+def _autosizing(config: Mapping[str, str]) -> Iterator[str]:
+    settings, key = Settings.of(config), autosizing.AUTOSIZING_POLICY.name
+    if valid_value_of(config, autosizing.AUTOSIZING_POLICY) != SizingPolicy.LAG:
+        return
+    if not valid_value_of(config, autosizing.AUTOSIZING):
+        yield f"{key}=lag without {autosizing.AUTOSIZING.name}=true: set that too, or remove {key}"
+    if settings.job.is_pipeline:
+        yield (
+            f"{key}=lag is for StreamTasks: a DataFrame pipeline of one container gets more executors by "
+            f"spark.dynamicAllocation.enabled=true; remove {key}"
+        )
+    if _launcher(config) in ("thread", "processors"):
+        yield f"{key}=lag: the coordinator starts no containers here; set job.launcher=process, or remove {key}"
+    least = valid_value_of(config, autosizing.AUTOSIZING_LEAST)
+    most = valid_value_of(config, autosizing.AUTOSIZING_MOST)
+    if least is not None and most is not None and least > most:
+        names = autosizing.AUTOSIZING_LEAST.name, autosizing.AUTOSIZING_MOST.name
+        yield f"{names[0]}={least} is more than {names[1]}={most}: no size is in between; change one of them"
 
 
 def _standby(config: Mapping[str, str]) -> Iterator[str]:

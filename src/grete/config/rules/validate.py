@@ -19,7 +19,6 @@ from grete.config.key_tables.task import POISON_POLICY
 from grete.config.keys import find_key
 from grete.config.redact import Redactor, redact_value
 from grete.config.rewriters import rewriter_names
-from grete.config.rules.azure import azure_problems
 from grete.config.rules.consumer_group import consumer_group_problems
 from grete.config.rules.diagnostics import diagnostics_problems
 from grete.config.rules.eventhubs import eventhubs_problems
@@ -28,10 +27,10 @@ from grete.config.rules.http_server import http_server_problems
 from grete.config.rules.one_system import one_system_problems
 from grete.config.rules.outputs import output_problems
 from grete.config.rules.processors import processor_problems
+from grete.config.rules.services import azure_problems, zookeeper_problems
 from grete.config.rules.stream_names import stream_name_problems
 from grete.config.rules.unsupported import unsupported
 from grete.config.rules.warnings import misspelt_keys, warnings_of
-from grete.config.rules.zookeeper import zookeeper_problems
 from grete.config.secrets import has_reference
 from grete.config.settings import Settings
 from grete.config.settings.job import JobSettings

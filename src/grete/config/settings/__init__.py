@@ -32,6 +32,7 @@ from grete.model.ids import SystemStream
 from grete.suggestions import or_one_of
 
 if TYPE_CHECKING:
+    from grete.config.settings.autosizing import AutosizingSettings
     from grete.config.settings.traces import TraceSettings
 
 _WRITTEN = (OUTPUTS, DEAD_LETTERS, DIAGNOSTICS_STREAM)
@@ -72,6 +73,15 @@ class Settings:
     def coordinator(self) -> CoordinatorSettings:
         """Its coordinator."""
         return CoordinatorSettings(self.raw)
+
+    @cached_property
+    def autosizing(self) -> AutosizingSettings:
+        """How many containers it has."""
+        from grete.config.settings.autosizing import (
+            AutosizingSettings,  # few jobs have any, and no command asks
+        )
+
+        return AutosizingSettings(self.raw)
 
     @cached_property
     def traces(self) -> TraceSettings:

@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from grete.config.choices import LauncherChoice
+from grete.config.key_tables import autosizing
 from grete.config.key_tables import job as keys
 from grete.config.key_tables.task import DIAGNOSTICS_STREAM, LOG_LOCATION, LOG_SYSTEM, NAME_GROUPER
 from grete.config.places import place_of
@@ -39,7 +40,7 @@ class JobSettings(Section):
     elasticity_factor = Setting(keys.ELASTICITY)
     is_expansion_enabled = Setting(keys.SSP_EXPANSION)
     """Whether tasks of a stateful job keep their keys when an input gets more partitions."""
-    is_autosizing = Setting(keys.AUTOSIZING)
+    is_autosizing = Setting(autosizing.AUTOSIZING)
     is_host_affinity = Setting(keys.HOST_AFFINITY)
     standby_replicas = Setting(keys.STANDBY)
     """Copies of each task's state; 1 is the task's own alone."""
@@ -93,8 +94,9 @@ class JobSettings(Section):
     @cached_property
     def container_count(self) -> int:
         """Autosizing's where it is enabled and has one, else `job.container.count` (S2-53)."""
-        is_autosized = self.is_autosizing and keys.AUTOSIZING_COUNT.name in self.raw
-        return required_value_of(self.raw, keys.AUTOSIZING_COUNT if is_autosized else keys.CONTAINER_COUNT)
+        count = autosizing.AUTOSIZING_COUNT
+        is_autosized = self.is_autosizing and count.name in self.raw
+        return required_value_of(self.raw, count if is_autosized else keys.CONTAINER_COUNT)
 
     @property
     def is_of_processors(self) -> bool:

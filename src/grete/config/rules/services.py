@@ -1,4 +1,4 @@
-"""Rules of jobs that use Azure Storage."""
+"""Rules of jobs that ZooKeeper or Azure Storage coordinate, or that have checkpoints there."""
 
 from __future__ import annotations
 
@@ -9,9 +9,16 @@ from grete.config.key_tables.coordinator import LEASE_TTL
 from grete.config.key_tables.task import CHECKPOINT_FACTORY
 from grete.config.settings import Settings
 from grete.config.settings.azure import lease_problem
+from grete.config.settings.zookeeper import ZooKeeperSection
 from grete.config.values import valid_value_of
 
 _CHECKPOINTS = "grete.checkpoint.azure-table"
+
+
+def zookeeper_problems(config: Mapping[str, str]) -> Iterator[str]:
+    """Each setting that is missing where leaders are elected on ZooKeeper, with the way out."""
+    if Settings.of(config).coordinator.election == "zookeeper":
+        yield from ZooKeeperSection(config).problems()
 
 
 def azure_problems(config: Mapping[str, str]) -> Iterator[str]:

@@ -1,0 +1,46 @@
+"""Settings of autosizing: whether the coordinator decides how many containers a job has, and by which rule."""
+
+from __future__ import annotations
+
+from grete.config.choices import SizingPolicy
+from grete.config.key_tables import autosizing as keys
+from grete.config.settings.section import OptionalSetting, Section, Setting
+
+
+class AutosizingSettings(Section):
+    """`job.autosizing.*`."""
+
+    is_enabled = Setting(keys.AUTOSIZING)
+    policy = Setting(keys.AUTOSIZING_POLICY)
+    least = Setting(keys.AUTOSIZING_LEAST)
+    most = OptionalSetting(keys.AUTOSIZING_MOST)
+    """None is as many as tasks."""
+    _lag_ms = Setting(keys.AUTOSIZING_LAG)
+    _percent = Setting(keys.AUTOSIZING_UTILIZATION)
+    _up_after_ms = Setting(keys.AUTOSIZING_UP_AFTER)
+    _down_after_ms = Setting(keys.AUTOSIZING_DOWN_AFTER)
+
+    @property
+    def decides(self) -> bool:
+        """Whether the coordinator decides, and no program outside."""
+        return self.is_enabled and self.policy is SizingPolicy.LAG
+
+    @property
+    def lag_s(self) -> float:
+        """How long a job may need for what it is behind."""
+        return self._lag_ms / 1000
+
+    @property
+    def utilization(self) -> float:
+        """The part of what containers can process that a size leaves them to do."""
+        return self._percent / 100
+
+    @property
+    def up_after_s(self) -> float:
+        """For how long a job has to be too far behind."""
+        return self._up_after_ms / 1000
+
+    @property
+    def down_after_s(self) -> float:
+        """For how long fewer would have to be enough."""
+        return self._down_after_ms / 1000

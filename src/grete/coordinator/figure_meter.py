@@ -1,0 +1,70 @@
+"""How a job does between two moments, from what heartbeats and the lag's monitor bring anyway."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from grete.clock import Clock
+from grete.coordinator.figure_file import Figures
+from grete.coordinator.progress import ContainerProgress
+from grete.coordinator.view import View
+from grete.model.ids import ContainerId
+from grete.model.job import TaskMode
+
+_FRESH_S = 30.0
+"""A container that was not heard of for so long may be anywhere."""
+
+
+class FigureMeter:
+    """Measures how a job has done since the last time. Used by one thread."""
+
+    def __init__(self, view: View, clock: Clock) -> None:
+        self._view = view
+        self._clock = clock
+        self._before: tuple[float, dict[str, ContainerProgress]] | None = None
+
+    def measure(self) -> Figures:
+        """The figures of now; rates are not known the first time."""
+        monitors, now_s = self._view.monitors, self._clock.monotonic_s()
+        lag = None if monitors is None else monitors.lag
+        now = self._view.containers.progress()
+        rate = commit_s = None
+        if self._before is not None:
+            rate, commit_s = _between(*self._before, now_s, now)
+        self._before = (now_s, now)
+        at_work = sum(
+            one.heartbeat.state == "running" and now_s - one.at_s < _FRESH_S
+            for id_, one in now.items()
+            if self._has_tasks(id_)
+        )
+        behind, worst = (None, None) if lag is None else (lag.total, max(lag.by_ssp.values(), default=0))
+        return Figures(self._clock.wall_ms() / 1000, behind, rate, commit_s, at_work, worst)
+
+    def _has_tasks(self, container: str) -> bool:
+        """Whether the model gives it tasks; a standby has copies of them."""
+        if not self._view.containers.is_ready():
+            return True
+        _, model = self._view.containers.serving()
+        found = model.containers.get(ContainerId(container))
+        return found is not None and any(one.mode is TaskMode.ACTIVE for one in found.tasks.values())
+
+
+def _between(
+    before_s: float,
+    before: Mapping[str, ContainerProgress],
+    now_s: float,
+    now: Mapping[str, ContainerProgress],
+) -> tuple[float | None, float | None]:
+    """Records per second, and seconds per commit; a container that is new here counts from its first heartbeat."""
+    records = commits = 0
+    commit_s = 0.0
+    for id_, one in now.items():
+        said, old = one.heartbeat, before.get(id_)
+        if old is None or old.heartbeat.epoch != said.epoch:
+            records += said.records - one.samples[0][1]
+            continue
+        records += said.records - old.heartbeat.records
+        commits += said.commits - old.heartbeat.commits
+        commit_s += said.commit_seconds - old.heartbeat.commit_seconds
+    rate = max(0, records) / (now_s - before_s) if now_s > before_s else None
+    return rate, max(0.0, commit_s) / commits if commits > 0 else None

@@ -1,0 +1,145 @@
+"""A coordinator that decides how many containers its job has: what it measures, writes and leaves alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.unit.coordinator.test_watched_job import IN_FORCE, Watched
+
+from grete.config.derived import canonical_keys, with_autosizing_results
+from grete.config.rules.validate import check
+from grete.config.settings import Settings
+from grete.coordinator.events import ModelChanged
+from grete.metadata.history import History
+from grete.model.streams import StreamSpec
+from grete.systems.local.system import LocalSystem, Message
+from grete.wire.container_protocol import Heartbeat
+
+CONFIG = {
+    "job.name": "orders",
+    "task.class": "orders:Orders",
+    "task.inputs": "local.in",
+    "systems.local.samza.offset.default": "oldest",
+    "job.autosizing.enabled": "true",
+    "job.autosizing.policy": "lag",
+}
+
+
+class Sized:
+    """A job of four tasks whose containers process ten records a second each."""
+
+    def __init__(self, home: Path, system: LocalSystem, stack: ExitStack, **more: str) -> None:
+        system.create_stream(StreamSpec("in", 4))
+        self.system, self.running, self.records = system, 1, 0
+        self.watched = Watched(home, stack, config={**CONFIG, **more})
+        slots = SimpleNamespace(slots=dict)
+        self.watched.view.containers.loop = SimpleNamespace(registry=slots, state=IN_FORCE)  # type: ignore[assignment]
+
+    def pass_time(self, seconds: int) -> list[ModelChanged]:
+        """Every ten seconds all containers that run say so; the models that the loop gets."""
+        found = []
+        for _ in range(seconds // 10):
+            self.watched.clock.advance(10)
+            self.records += 100
+            for container in range(self.running):
+                beat = Heartbeat(1, "running", records=self.records)
+                self.watched.view.containers._progress.record(str(container), beat)
+            assert self.watched.view.monitors is not None
+            self.watched.view.monitors.tick()
+            found += self.watched.changed_models()
+        return found
+
+    def count(self) -> int:
+        return len(self.watched.model.containers)
+
+
+@pytest.fixture
+def make(home: Path, system: LocalSystem) -> Iterator[Any]:
+    with ExitStack() as stack:
+        yield lambda **more: Sized(home, system, stack, **more)
+
+
+def send(job: Sized, records: int) -> None:
+    job.system.append("in", [Message(None, b"", 0, i % 4) for i in range(records)])
+
+
+def test_a_job_that_is_far_behind_gets_containers_and_its_history_says_why(make: Any) -> None:
+    job = make()
+    send(job, 4_000)
+    assert job.pass_time(80) == []
+    [changed] = job.pass_time(30)
+    assert "configuration change: job.autosizing.container.count, job.container.count" in changed.cause
+    assert job.count() == 2
+    assert job.watched.stream.config()["job.autosizing.container.count"] == "2"
+    [why] = [
+        row.details["reason"] for row in History(job.watched.stream).rows() if row.event == "reconfigured"
+    ]
+    assert "autosizing, 1 to 2 containers: 4000 records behind, 400 s" in why
+    assert "one container does 10 records/s" in why
+    assert job.pass_time(300) == [], "one of them does not run yet"
+    assert job.watched.view.sizing == "waits until 2 containers run"
+    job.running = 2
+    [_] = job.pass_time(110)
+    assert job.count() == 4
+
+
+def test_what_an_operator_wrote_meanwhile_stays(make: Any) -> None:
+    job = make()
+    send(job, 4_000)
+    job.pass_time(80)
+    job.watched.stream.write_config(
+        {**job.watched.stream.config(), "task.commit.ms": "777"}, run_id="run", reason="by hand"
+    )
+    job.pass_time(60)
+    assert job.count() == 2
+    assert job.watched.stream.config()["task.commit.ms"] == "777"
+
+
+def test_its_bounds_may_be_changed_while_it_runs(make: Any) -> None:
+    job = make(**{"job.container.count": "2"})
+    job.running = 2
+    assert job.pass_time(60) == []
+    least = {**job.watched.stream.config(), "job.autosizing.container.least": "3"}
+    job.watched.stream.write_config(least, run_id="run", reason="by hand")
+    job.pass_time(20)
+    assert job.count() == 3
+
+
+@pytest.mark.parametrize("off", [{}, {"job.autosizing.enabled": "false"}])
+def test_where_it_is_not_the_coordinators_nothing_is_decided(make: Any, off: dict[str, str]) -> None:
+    job = make(**{"job.autosizing.policy": "outside", **off})
+    send(job, 4_000)
+    assert job.pass_time(300) == []
+    assert job.watched.view.sizing == ""
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"job.autosizing.enabled": "false"}, "without job.autosizing.enabled=true"),
+        ({"task.class": "", "app.class": "orders:Orders"}, "spark.dynamicAllocation.enabled=true"),
+        ({"job.launcher": "thread"}, "the coordinator starts no containers here"),
+        (
+            {"job.autosizing.container.least": "3", "job.autosizing.container.most": "2"},
+            "least=3 is more than job.autosizing.container.most=2",
+        ),
+        ({"job.autosizing.utilization.percent": "95"}, "a percentage from 10 to 90"),
+    ],
+)
+def test_a_rule_that_cannot_be_followed_is_refused_with_the_way_out(more: dict[str, str], said: str) -> None:
+    config = {key: value for key, value in {**CONFIG, **more}.items() if value}
+    assert any(said in error for error in check(canonical_keys(config)).errors)
+
+
+def test_a_file_that_is_submitted_again_keeps_the_size_and_its_own_rule() -> None:
+    in_force = Settings.of({**CONFIG, "job.autosizing.container.count": "3", "job.autosizing.lag.ms": "1"})
+    file = Settings.of({key: value for key, value in CONFIG.items() if key != "job.autosizing.policy"})
+    again = with_autosizing_results(file, in_force).raw
+    assert again["job.container.count"] == "3"
+    assert "job.autosizing.lag.ms" not in again
+    assert "job.autosizing.policy" not in again
