@@ -127,7 +127,12 @@ class Epoch:
         spec = self.spec
         readers = {spec.ssps[index]: task.index for task in spec.tasks for index in task.ssps}
         found: dict[int, int] = {}
-        for ssp, before, upcoming in added_partitions(started.system, spec.ssps):
+        added = (
+            one
+            for name, system in started.systems.items()
+            for one in added_partitions(system, [ssp for ssp in spec.ssps if ssp.system == name])
+        )
+        for ssp, before, upcoming in added:
             task, other = readers[ssp], readers.get(before)
             if other is not None and other < task and self._starting[str(before)] < upcoming:
                 found[task] = other

@@ -21,21 +21,8 @@ from grete.tasks.spec import CommitSpec, RunnerSpec, StoreSpec, TaskSpec
 
 
 def single_system(assignment: Assignment) -> str:
-    """The system that a container commits to, and reads from: a pipeline may read others as well.
-
-    Raises:
-        ConfigError: the inputs of StreamTasks are of several systems, or there is none.
-    """
-    settings = assignment.settings
-    if settings.job.is_pipeline:
-        return settings.task.commit_system
-    systems = sorted({ssp.system for ssp in assignment.ssps})
-    if len(systems) != 1:
-        raise ConfigError(
-            f"a container reads from one system, because its outputs and checkpoints commit there; "
-            f"task.inputs names {', '.join(systems) or 'none'}"
-        )
-    return systems[0]
+    """The system that a container commits to; it may read from others as well."""
+    return assignment.settings.task.commit_system
 
 
 def runner_spec(assignment: Assignment, system: System, home: Path, log_end: int, epoch: Fence) -> RunnerSpec:
@@ -153,9 +140,9 @@ def source_options(
     index = {ssp: i for i, ssp in enumerate(ssps)}
     tasks = tuple(tuple(index[ssp] for ssp in task.ssps) for task in assignment.tasks)
     name = single_system(assignment)
-    capabilities = settings.system(name).capabilities
+    is_embedded = all(settings.system(one).capabilities.is_embedded for one in {ssp.system for ssp in ssps})
     partitions_at_most = PARTITIONS_AT_MOST
-    if by_task and not capabilities.is_embedded:
+    if by_task and not is_embedded:
         partitions_at_most = settings.task.commit_groups
     if slots_at_most is not None:
         partitions_at_most = min(partitions_at_most, slots_at_most)
@@ -173,7 +160,7 @@ def source_options(
         bootstrap=tuple(
             sorted({str(s.system_stream) for s in ssps if settings.stream(s.system_stream).is_bootstrap})
         ),
-        later=_later(assignment, settings) if by_task and not capabilities.remembers_origins else {},
+        later=_later(assignment, settings) if by_task else {},
     )
 
 
@@ -205,6 +192,7 @@ def slots_of(spec: RunnerSpec, at_most: int, origins: Mapping[int, int]) -> dict
 def _later(assignment: Assignment, settings: Settings) -> dict[str, list[str]]:
     """The lower partitions of its stream in the same task, for each SSP that has some: those it was added to.
 
+    Of systems that remember by themselves where the keys of an added partition were, there are none.
     A task gets a second partition of a stream when the stream grows, unless the partition is broadcast or the grouper
     gives the task all of them.
     """
@@ -213,7 +201,11 @@ def _later(assignment: Assignment, settings: Settings) -> dict[str, list[str]]:
     shared = set(settings.task.broadcast_inputs)
     found: dict[str, list[str]] = {}
     for task in assignment.tasks:
-        own = [ssp for ssp in sorted(task.ssps) if ssp not in shared]
+        own = [
+            ssp
+            for ssp in sorted(task.ssps)
+            if ssp not in shared and not settings.system(ssp.system).capabilities.remembers_origins
+        ]
         for ssp in own:
             lower = [o for o in own if o.system_stream == ssp.system_stream and o.partition < ssp.partition]
             if lower:

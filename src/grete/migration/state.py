@@ -91,23 +91,13 @@ def _side_inputs(config: Mapping[str, str], prefix: str) -> Notes:
         return  # validation says what is wrong
     if not streams:
         return
-    key, home = f"{prefix}side.inputs", Settings.of(config).task.commit_system
-    elsewhere = [str(stream) for stream in streams if stream.system != home]
-    if elsewhere:
-        yield Note(
-            NoteSection.STORES,
-            key,
-            Outcome.BLOCKS,
-            f"{', '.join(elsewhere)}: a job reads from one system, {home!r}, where its state and checkpoints commit",
-            f"let a job carry the stream on to {home!r} before, and name it there",
-        )
-    else:
-        yield Note(
-            NoteSection.STORES,
-            key,
-            Outcome.AS_IS,
-            "the store is filled from the oldest message on; where it stands in the stream is in checkpoints",
-        )
+    key = f"{prefix}side.inputs"
+    yield Note(
+        NoteSection.STORES,
+        key,
+        Outcome.AS_IS,
+        "the store is filled from the oldest message on; where it stands in the stream is in checkpoints",
+    )
     given = (STORE_SIDE_INPUTS_PROCESSOR.named(store), f"{key}.processor.serialized.instance")
     for name in given:
         java = config.get(name, "")

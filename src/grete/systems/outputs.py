@@ -42,11 +42,15 @@ class OutputSystems:
     def of(self, name: str) -> tuple[System, str]:
         """A stream's system and its name there, by what `SystemSettings.name_of` calls it."""
         system, sign, stream = name.partition(ELSEWHERE)
-        if not sign:
-            return self._own, name
+        return (self.named(system), stream) if sign else (self._own, name)
+
+    def named(self, system: str) -> System:
+        """A system by its name."""
+        if system == self._name:
+            return self._own
         if system not in self._others:
             self._others[system] = open_system(self._settings, system, self._home, self._clock)
-        return self._others[system], stream
+        return self._others[system]
 
     def written(self, stream: SystemStream) -> tuple[System, str]:
         """As `of`, for a stream that the configuration names."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from grete.model.ids import SystemStreamPartition
@@ -36,11 +36,12 @@ class ReadOrder:
         ssps: Iterable[str],
         bootstrap: Sequence[str],
         later: Mapping[str, Sequence[str]],
-        system: StreamOffsets,
+        systems: Callable[[str], StreamOffsets],
     ) -> None:
+        """`systems` gives a system by its name."""
         self._ssps = {text: SystemStreamPartition.parse(text) for text in ssps}
         self._later = later
-        self._system = system
+        self._systems = systems
         self._first = {text for text, ssp in self._ssps.items() if str(ssp.system_stream) in bootstrap}
         self._first_ends: Positions | None = None
         self._origins: dict[str, list[tuple[str, int]]] | None = None
@@ -100,9 +101,12 @@ class ReadOrder:
         return found
 
     def _held(self, ssps: Iterable[str], *, all_of_it: bool) -> dict[str, PartitionOffsets | None]:
-        ask = self._system.offsets if all_of_it else self._system.reachable_offsets
-        by_stream = {stream: ask(stream) for stream in {self._ssps[text].stream for text in ssps}}
-        return {text: by_stream[self._ssps[text].stream][self._ssps[text].partition] for text in ssps}
+        held = {}
+        for stream in {self._ssps[text].system_stream for text in ssps}:
+            system = self._systems(stream.system)
+            ask = system.offsets if all_of_it else system.reachable_offsets
+            held[stream] = ask(stream.stream)
+        return {text: held[self._ssps[text].system_stream][self._ssps[text].partition] for text in ssps}
 
 
 def ends_of(held: Mapping[str, PartitionOffsets | None]) -> dict[str, int]:

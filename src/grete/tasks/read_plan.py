@@ -100,7 +100,7 @@ class ReadPlan:
         self._clock = clock
         self._ssps = [SystemStreamPartition.parse(text) for text in spec.ssps]
         self._target: SourceOffsets | None = None
-        self._order = ReadOrder(spec.ssps, spec.bootstrap, spec.later, system)
+        self._order = ReadOrder(spec.ssps, spec.bootstrap, spec.later, lambda name: system)
         self._absent = Absent()
 
     def initial(self) -> SourceOffsets:

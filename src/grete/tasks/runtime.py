@@ -61,6 +61,10 @@ class TaskWorkers:
         self._open: OrderedDict[int, TaskWorker] = OrderedDict()
         self._limit = _OPEN_TASKS_LIMIT
 
+    def input_system(self, name: str) -> System:
+        """A system that tasks read from; one that is not the job's own is opened when it is first asked for."""
+        return self.outputs.named(name)
+
     def worker(self, index: int) -> TaskWorker:
         """The task's worker, opened when necessary."""
         worker = self._open.pop(index, None)

@@ -20,18 +20,17 @@ class ShareInput:
     def __init__(
         self,
         inputs: Inputs,
-        system: StreamOffsets,
+        systems: Callable[[str], StreamOffsets],
         starting: Mapping[str, int],
-        *,
         bootstrap: Sequence[str] = (),
         later: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        """`starting` has the next offset to read of each SSP, by its text."""
+        """`systems` gives a system by its name; `starting` has the next offset to read of each SSP, by its text."""
         self._inputs = inputs
-        self._system = system
+        self._systems = systems
         self._ssps = {text: SystemStreamPartition.parse(text) for text in starting}
         self._positions = dict(starting)
-        self._read_order = partial(ReadOrder, starting, bootstrap, later or {}, system)
+        self._read_order = partial(ReadOrder, starting, bootstrap, later or {}, systems)
         self._order = self._read_order()
         self._ends: dict[str, int] | None = None
         self._left: list[Arrived] = []
@@ -55,8 +54,11 @@ class ShareInput:
         Raises:
             StreamUnreachable: where a partition ends is not known, because no broker answers.
         """
-        held = {stream: self._system.offsets(stream) for stream in {s.stream for s in self._ssps.values()}}
-        self._ends = {text: int(held[ssp.stream][ssp.partition].upcoming) for text, ssp in self._ssps.items()}
+        streams = {ssp.system_stream for ssp in self._ssps.values()}
+        held = {stream: self._systems(stream.system).offsets(stream.stream) for stream in streams}
+        self._ends = {
+            text: int(held[ssp.system_stream][ssp.partition].upcoming) for text, ssp in self._ssps.items()
+        }
 
     def leave_out(self, ssps: Collection[SystemStreamPartition]) -> None:
         """Give nothing of these any more: no task of the share wants them."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from grete.clock import Clock
 from grete.model.ids import SystemStreamPartition
 from grete.systems.admin import OffsetAdmin
-from grete.systems.inputs import Arrived, LookedFor
+from grete.systems.inputs import Arrived, Inputs, LookedFor
 from grete.tasks.batch_traces import BatchTraces
 from grete.tasks.commit.executor import SlotCommits, TimedOut
 from grete.tasks.concurrent import Piece, process_side_by_side
@@ -124,15 +124,24 @@ class ShareLoop:
         self._batch = 1 + max([self._batch - 1, *(report.batch_id for report in self._found)])
 
     def _open_input(self, start: ShareStart, ends: OffsetAdmin | None) -> ShareInput:
-        spec, system = self._workers.spec, self._workers.system
-        inputs = system.inputs(self._clock) if ends is None else LookedFor(system, self._clock, ends)
-        made = ShareInput(
-            inputs, ends or system, self._positions(), bootstrap=start.bootstrap, later=start.later
-        )
+        spec, order = self._workers.spec, (self._positions(), start.bootstrap, start.later)
+        if ends is None:
+            made = ShareInput(self._inputs(start), self._workers.input_system, *order)
+        else:
+            made = ShareInput(LookedFor(self._workers.system, self._clock, ends), lambda name: ends, *order)
         made.leave_out(_unread(spec, start.tasks, self._tasks))
         if start.until_drained:
             made.stop_at_the_end()
         return made
+
+    def _inputs(self, start: ShareStart) -> Inputs:
+        names = {SystemStreamPartition.parse(text).system for text in start.starting}
+        readers = {name: self._workers.input_system(name).inputs(self._clock) for name in names}
+        if len(readers) == 1:
+            return readers.popitem()[1]
+        from grete.systems.several import SeveralInputs
+
+        return SeveralInputs(readers, self._clock)
 
     def _positions(self) -> dict[str, int]:
         """The next offset that a task wants of each: commits have gone on from where they started."""

@@ -91,7 +91,9 @@ class ContainerUnderTest:
     ) -> None:
         self.assignment = assignment
         self._store = checkpoint_store(assignment, clock, home, coordinator_log)
-        started = prepare(assignment, system, self._store, clock, home)
+        others = {ssp.system: system for ssp in assignment.ssps}  # all are one here
+        others.pop(assignment.settings.task.commit_system, None)
+        started = prepare(assignment, system, self._store, clock, home, others=others)
         epoch = Epoch(started, clock, slots_at_most=1)
         self._shares = LocalShares(epoch, clock, ends=ends, commit_s=0.0)
         self._shut_down: set[int] = set()

@@ -56,7 +56,9 @@ def test_an_input_that_goes_back_gives_the_same_again_and_bootstrap_streams_befo
         system.create_stream(StreamSpec(stream, 1))
         system.append(stream, [Message(None, b"%d" % n, 0) for n in range(4)])
     starting = {"local.rules.0": 2, "local.words.0": 0}
-    given = ShareInput(LookedFor(system, SystemClock()), system, starting, bootstrap=("local.rules",))
+    given = ShareInput(
+        LookedFor(system, SystemClock()), lambda name: system, starting, bootstrap=("local.rules",)
+    )
 
     def poll() -> list[tuple[str, int]]:
         return [(str(one.ssp), one.next_offset) for one in given.poll(100, 0)]

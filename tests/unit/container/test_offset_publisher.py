@@ -212,7 +212,8 @@ def test_a_container_that_the_group_shows_as_succeeded_publishes_nothing_more() 
 def assignment(container: str, config: Mapping[str, str]) -> Assignment:
     ssps = (SystemStreamPartition.parse(A), SystemStreamPartition.parse(ALL))
     tasks = (AssignedTask(TaskName("0"), ssps, 0),)
-    return Assignment(JobId("j"), ContainerId(container), 1, Settings.of(config), tasks)
+    settings = Settings.of({"task.inputs": f"{ssps[0].system_stream}", **config})
+    return Assignment(JobId("j"), ContainerId(container), 1, settings, tasks)
 
 
 @pytest.mark.parametrize(("container", "expected"), [("0", {A: 1, ALL: 2}), ("1", {A: 1})])

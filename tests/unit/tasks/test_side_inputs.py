@@ -169,6 +169,23 @@ def test_a_rewind_of_the_stream_fills_the_store_anew(start: Start) -> None:
     assert job.messages("local.out") == [["ann", "ANNA"]]
 
 
+def test_a_side_input_may_be_of_another_system(start: Start) -> None:
+    other = {
+        "stores.profiles.side.inputs": "other.profiles",
+        "task.checkpoint.system": "local",
+        "job.coordinator.system": "local",
+        **{f"systems.{name}.samza.factory": "local" for name in ("local", "other")},
+        "systems.other.samza.key.serde": "string",
+        "systems.other.samza.msg.serde": "json",
+    }
+    job = start(other)
+    job.send("other.profiles", "Anna", key="ann")
+    tell(job, "orders", ann=1)
+    job.run()
+    assert job.messages("local.out") == [["ann", "Anna"]]
+    assert job.checkpoints()["Partition 0"] == {"other.profiles.0": 0, "local.orders.0": 0}
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [

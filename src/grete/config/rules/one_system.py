@@ -1,6 +1,5 @@
-"""Inputs, state and checkpoints of a job are in one system, where they commit in one transaction.
-
-A DataFrame pipeline may read several, one of which has its checkpoints.
+"""State and checkpoints of a job are in one system, where they commit in one transaction: that of its inputs, or of
+several the one that it names.
 """
 
 from __future__ import annotations
@@ -31,34 +30,31 @@ def one_system_problems(config: Mapping[str, str]) -> Iterator[str]:
     systems = sorted({stream.system for stream in inputs})
     if settings.job.is_pipeline:
         yield from _of_a_pipeline(settings, systems, outputs)
-    elif len(systems) > 1:
+    elif systems:
+        yield from _checkpoints_of_several(settings, systems)
+        system = settings.system(settings.task.commit_system)
+        if system.is_known:
+            yield from _outputs(system, outputs)
+            if system.capabilities.keeps_state:
+                yield from _logs(settings, system)
+
+
+def _checkpoints_of_several(settings: Settings, systems: list[str]) -> Iterator[str]:
+    """Of several systems one has the checkpoints, and with them state and the outputs that are there once."""
+    keeping = [name for name in systems if settings.system(name).capabilities.keeps_state]
+    if len(systems) > 1 and keeping and settings.task.checkpoint_system not in keeping:
+        of_stores = "".join(f" and stores.{store}.side.inputs" for store in settings.side_inputs)
         yield (
-            f"task.inputs{_and_of_stores(settings)} names the systems {', '.join(systems)}: a job reads from one, "
-            f"where its outputs and "
-            f"checkpoints commit; bring the streams into one, or make a job for each system"
+            f"task.inputs{of_stores} names the systems {', '.join(systems)}: say in which of them the checkpoints "
+            f"are by {CHECKPOINT_SYSTEM.name}, and do not change it later, since they are looked for there only"
         )
-    elif systems and settings.system(systems[0]).is_known:
-        system = settings.system(systems[0])
-        yield from _outputs(system, outputs)
-        if system.capabilities.keeps_state:
-            yield from _logs(settings, system)
-
-
-def _and_of_stores(settings: Settings) -> str:
-    return "".join(f" or stores.{store}.side.inputs" for store in settings.side_inputs)
 
 
 def _of_a_pipeline(
     settings: Settings, systems: list[str], outputs: set[tuple[str, SystemStream]]
 ) -> Iterator[str]:
     """A pipeline reads any systems, and has one in which its checkpoints are; its outputs are Spark's to write."""
-    named = settings.task.checkpoint_system
-    keeping = [name for name in systems if settings.system(name).capabilities.keeps_state]
-    if len(systems) > 1 and keeping and named not in keeping:
-        yield (
-            f"task.inputs names the systems {', '.join(systems)}: say in which of them the checkpoints are by "
-            f"{CHECKPOINT_SYSTEM.name}, and do not change it later, since they are looked for there only"
-        )
+    yield from _checkpoints_of_several(settings, systems)
     own = settings.task.commit_system
     for key, stream in sorted(outputs):
         if stream.system != own and not settings.system(stream.system).capabilities.spark_connector:

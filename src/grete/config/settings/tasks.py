@@ -101,10 +101,10 @@ class TaskSettings(Section):
     def commit_system(self) -> str:
         """The system in which containers commit: that of the inputs, since a transaction is one system's.
 
-        Of several systems, which only a pipeline reads, it is the one that `task.checkpoint.system` names; for a
-        pipeline as well where the inputs' system keeps no state.
+        Of several systems it is the one that `task.checkpoint.system` names; for a pipeline as well where the inputs'
+        system keeps no state.
         """
-        systems = {stream.system for stream in self.inputs}
+        systems = {stream.system for stream in self.all_inputs}
         if self.checkpoint_system and (len(systems) > 1 or self._commits_beside(systems)):
             return self.checkpoint_system
         return self.inputs[0].system if self.inputs else EMBEDDED_SYSTEM
