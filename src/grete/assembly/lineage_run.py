@@ -89,7 +89,7 @@ class LineageRun:
             for each in self._view.containers.progress().values()
             for one in each.heartbeat.outputs
         ]
-        streams = {*settings.task.outputs, *said}
+        streams = {*settings.task.own_outputs, *said}
         found = [dataset_of(stream, settings, self._home) for stream in sorted(streams)]
         return [*found, *(table_of(output) for _, output in sorted(settings.outputs.items()))]
 

@@ -1,10 +1,11 @@
-"""`grete job delete`."""
+"""`grete job`: delete a job; run a second version beside it, and let that go on instead."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING
 
+from grete.cli import job_clones
 from grete.cli.options import add_job_options, given_settings, named_job, opened_job, say_that_spark_is_asked
 from grete.cli.output import print_json
 from grete.errors import HeldByOther, JobNotFound
@@ -20,6 +21,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add_job_options(delete)
     delete.add_argument("--execute", action="store_true", help="do it; without, show what would be removed")
     delete.set_defaults(run=_delete)
+    job_clones.declare(actions)
 
 
 def _delete(options: argparse.Namespace) -> int:

@@ -43,7 +43,7 @@ COMMANDS = {
     "store": "what the stores of a job's tasks have at their last commits",
     "logs": "what the containers of a job log",
     "dead-letters": "messages that could not be processed: list them, send them again",
-    "job": "delete a job",
+    "job": "delete a job; run a second version beside it, and swap them",
     "history": "deployments, attempts, exits, changes",
     "metrics": "alert rules for Prometheus and a board for Grafana, made from a job's metrics",
     "completion": "a script that completes grete's words in a shell",

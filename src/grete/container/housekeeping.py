@@ -125,14 +125,15 @@ def policies(assignment: Assignment) -> list[StreamPolicy]:
     for ssp in assignment.ssps:
         if ssp.system == name:
             read.setdefault(ssp.stream, set()).add(ssp.partition)
-    written = {stream.stream for stream in written_together(settings, name)}
+    written = {settings.task.written_as(one).stream: one for one in written_together(settings, name)}
+    known_as = {**{stream: SystemStream(name, stream) for stream in read}, **written}
     others = [
         StreamPolicy(
             stream,
             partitions=None if stream in written else frozenset(read[stream]),
-            retention_ms=settings.stream(SystemStream(name, stream)).retention_ms,
-            retention_bytes=settings.stream(SystemStream(name, stream)).retention_bytes,
+            retention_ms=settings.stream(declared).retention_ms,
+            retention_bytes=settings.stream(declared).retention_bytes,
         )
-        for stream in sorted(read.keys() | written)
+        for stream, declared in sorted(known_as.items())
     ]
     return [*changelogs, *others]

@@ -13,6 +13,7 @@ from typing import Any
 
 from grete.clock import Clock
 from grete.config.derived import with_autosizing_results
+from grete.config.key_tables.job import SUCCEEDED_BY
 from grete.config.settings import Settings
 from grete.config.time_zone import with_time_zone
 from grete.coordinator.attempt import Address, AttemptWriter, Surroundings
@@ -23,6 +24,7 @@ from grete.coordinator.plan import Planner
 from grete.coordinator.renewal import Renewal
 from grete.coordinator.state import FINAL, State
 from grete.coordinator.view import View
+from grete.errors import ConfigError
 from grete.failpoints import failpoint
 from grete.launch.base import Launcher
 from grete.metadata.coordinator_stream import CoordinatorStream
@@ -47,9 +49,15 @@ class RequestedRun:
         Raises:
             ConfigError: (`check`) the job may not change so, or the configuration makes no job model.
         """
+        in_force = stream.settings()
+        if successor := in_force.job.succeeded_by:
+            raise ConfigError(
+                f"job {successor} goes on where this one ended, and writes its streams: run that. To run this one "
+                f"again, stop that one, and `grete config unset {SUCCEEDED_BY.name}`; what {successor} has written "
+                f"since is written again then"
+            )
         if not self.is_submitted:
             return self.settings
-        in_force = stream.settings()
         settings = with_time_zone(with_autosizing_results(self.settings, in_force), in_force)
         check(settings)  # what makes no job model, or not this job's, is not written
         changes = stream.write_config(settings.raw, run_id=self.run_id, reason=self.reason)

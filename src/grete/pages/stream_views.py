@@ -72,7 +72,7 @@ def _streams(handle: JobHandle) -> tuple[dict[str, str], Callable[[str], Decoder
     """What each stream is to the job, by name, and how its records are shown."""
     settings = handle.settings
     names = {str(one): "input" for one in settings.task.all_inputs}
-    names |= {str(one): "output" for one in settings.task.outputs}
+    names |= {str(one): "output" for one in settings.task.own_outputs}
     stores = {}
     for store in map(settings.store, settings.store_names):
         name = f"{settings.task.commit_system}.{store.changelog_stream(handle.job)}"

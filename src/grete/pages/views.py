@@ -84,7 +84,7 @@ def pipelines(handle: JobHandle, row: Values) -> Values:
     for container, groups in sorted((row["spark"] or {}).items()):
         if not groups:
             continue
-        outputs = [Box(str(one)) for one in handle.settings.task.outputs]
+        outputs = [Box(str(one)) for one in handle.settings.task.own_outputs]
         operators = [Box(name.partition(".")[2], _figures(found)) for name, found in _of(groups, "operator.")]
         sources = [Box(name, _figures(found)) for name, found in _of(groups, "source.")]
         graphs[container] = {

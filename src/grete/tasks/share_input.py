@@ -10,6 +10,7 @@ from grete.model.ids import SystemStreamPartition
 from grete.systems.inputs import Arrived, Inputs, Span
 from grete.tasks.read_order import ReadOrder, StreamOffsets
 
+_NO_END = 2**63
 _PASSED_S = 1.0
 """After this time a checkpoint is made for offsets alone that were passed without a record."""
 
@@ -48,8 +49,8 @@ class ShareInput:
         """Whether all that `stop_at_the_end` counted was given."""
         return self._ends is not None and all(self._positions[ssp] >= end for ssp, end in self._ends.items())
 
-    def stop_at_the_end(self) -> None:
-        """Nothing is given from now on that is not there now.
+    def stop_at_the_end(self, before: Mapping[str, int]) -> None:
+        """Nothing is given from now on that is not there now, nor what is at the offsets `before` or after them.
 
         Raises:
             StreamUnreachable: where a partition ends is not known, because no broker answers.
@@ -57,7 +58,8 @@ class ShareInput:
         streams = {ssp.system_stream for ssp in self._ssps.values()}
         held = {stream: self._systems(stream.system).offsets(stream.stream) for stream in streams}
         self._ends = {
-            text: int(held[ssp.system_stream][ssp.partition].upcoming) for text, ssp in self._ssps.items()
+            text: min(int(held[ssp.system_stream][ssp.partition].upcoming), before.get(text, _NO_END))
+            for text, ssp in self._ssps.items()
         }
 
     def leave_out(self, ssps: Collection[SystemStreamPartition]) -> None:

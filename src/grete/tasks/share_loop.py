@@ -88,7 +88,8 @@ class ShareLoop:
         self._passed = PassedOffsets(clock)
         self._confirmed_at_s = -math.inf
         self._committed_at_s = clock.monotonic_s() if self._limits.commit_s == math.inf else -math.inf
-        self._due = DueCalls(workers, clock, self._limits.window_ms)
+        is_the_end = not workers.spec.settings.task.ends  # inputs go on behind such ends
+        self._due = DueCalls(workers, clock, self._limits.window_ms, calls_ends=is_the_end)
         self._traces = BatchTraces.of(workers.spec.settings.traces, clock)
 
     @property
@@ -131,7 +132,7 @@ class ShareLoop:
             made = ShareInput(LookedFor(self._workers.system, self._clock, ends), lambda name: ends, *order)
         made.leave_out(_unread(spec, start.tasks, self._tasks))
         if start.until_drained:
-            made.stop_at_the_end()
+            made.stop_at_the_end(spec.settings.task.ends)
         return made
 
     def _inputs(self, start: ShareStart) -> Inputs:

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 class DueCalls:
     """Makes the calls that are due in the tasks of a share. Used by one thread."""
 
-    def __init__(self, workers: TaskWorkers, clock: Clock, window_ms: int) -> None:
-        """`window_ms` of 0 or less is no `window`."""
+    def __init__(
+        self, workers: TaskWorkers, clock: Clock, window_ms: int, *, calls_ends: bool = True
+    ) -> None:
+        """`window_ms` of 0 or less is no `window`; with `calls_ends` tasks are called at the end of their inputs."""
+        self._calls_ends = calls_ends
         self._workers = workers
         self._clock = clock
         self._windows = Windows(clock, window_ms)
@@ -26,7 +29,7 @@ class DueCalls:
     @property
     def has_ended(self) -> bool:
         """Whether tasks that want to be called at the end of their inputs were."""
-        return self._has_ended or not self._workers.hears_ends
+        return self._has_ended or not (self._calls_ends and self._workers.hears_ends)
 
     def drop(self) -> None:
         """What tasks did last was not committed: they are called again at the end of their inputs."""

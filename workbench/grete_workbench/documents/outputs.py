@@ -31,6 +31,24 @@ _CHANGES = [
         "touches": "text: what a change of it restarts",
     }
 ]
+_COMPARED: Mapping[str, Any] = {
+    "job": "text: the clone",
+    "original": "text",
+    "equal": "truth: whether the last values of all keys are the same",
+    "outputs": [
+        {
+            "stream": "text",
+            "clone_stream": "text",
+            "records": "integer",
+            "clone_records": "integer",
+            "same": "integer: keys with the same last value",
+            "differ": "integer",
+            "missing": "integer: keys that the clone has not",
+            "more": "integer: keys that it alone has",
+            "examples": ["text: keys"],
+        }
+    ],
+}
 _OFFSET_CHANGES = [
     {
         "task": "text",
@@ -322,6 +340,13 @@ SHAPES: Mapping[str, Shape] = {
         "executed": "truth",
         "appended": {"*": "integer: messages, by input"},
         "replayed_before": "integer: left out, without `--again`",
+    },
+    "job clone": {"job": "text", "original": "text", "file": "text: where the configuration was written"},
+    "job compare": _COMPARED,
+    "job promote": {
+        **_COMPARED,
+        "offsets": {"*": "integer: where both stand, by `system.stream.partition`"},
+        "promoted": "truth",
     },
     "job delete": {
         "job": "text",

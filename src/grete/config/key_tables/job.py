@@ -346,6 +346,14 @@ STANDBY_DIR = Key(
     "Folder of those copies: on another disk, so that they survive the first one.",
     default_doc="`job.state.dir`",
 )
+SUCCEEDED_BY = Key(
+    "job.succeeded.by",
+    TEXT,
+    None,
+    _CONTAINER,
+    "The job that goes on where this one ended, by `grete job promote`. This one is not run any more, since both "
+    "would write the same streams.",
+)
 STARTPOINTS = Key("job.startpoint.enabled", BOOLEAN, "true", _CONTAINER, "Whether startpoints are obeyed.")
 CHECKPOINT_VALIDATION = Key(
     "job.checkpoint.validation.enabled",

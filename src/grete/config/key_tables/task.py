@@ -43,6 +43,22 @@ OUTPUTS = Key(
     "Output streams. The coordinator creates those that are not there, with as many partitions as the largest input. "
     "Of another system than the inputs' they are written at least once, before each commit.",
 )
+OUTPUTS_SUFFIX = Key(
+    "task.outputs.suffix",
+    TEXT,
+    None,
+    _QUERY,
+    "What the names of streams end with that StreamTasks write, dead letters excepted: a clone of a job writes "
+    "beside it. `grete job clone` sets it, `grete job promote` removes it.",
+)
+INPUTS_ENDS = Key(
+    "task.inputs.ends",
+    LIST,
+    None,
+    _QUERY,
+    "Where inputs end for a job that is run `--until-drained`, as `system.stream.partition=offset`: the first that "
+    "it leaves. `grete job promote` sets it to bring two jobs to the same offsets; `on_end_of_stream` is not called.",
+)
 WINDOW = Key(
     "task.window.ms", MILLISECONDS, "-1", _QUERY, "How often `window()` is called; -1 is never.", unit="ms"
 )

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from grete.config import aliases
 from grete.config.choices import SizingPolicy
-from grete.config.key_tables import autosizing, job
+from grete.config.key_tables import autosizing, job, task
 from grete.config.settings import Settings
 from grete.config.settings.streams import side_inputs
 from grete.config.values import valid_value_of
@@ -29,6 +29,7 @@ def unsupported(config: Mapping[str, str]) -> Iterator[str]:
     yield from _isolation(config)
     yield from _side_inputs(config)
     yield from _autosizing(config)
+    yield from _copies(config)
     if _launcher(config) == "thread" and config.get("job.container.count", "1").strip() != "1":
         yield (
             "job.launcher=thread runs one container only, since one process has one Spark; set job.launcher=process "
@@ -60,6 +61,18 @@ def _side_inputs(config: Mapping[str, str]) -> Iterator[str]:
                         f"task of its own, and fills a store that no other has; name its partitions in "
                         f"task.broadcast.inputs, such as {alone[0]}#[0-3], or group by partition"
                     )
+
+
+def _copies(config: Mapping[str, str]) -> Iterator[str]:
+    settings = Settings.of(config)
+    for key in (task.OUTPUTS_SUFFIX, task.INPUTS_ENDS):
+        if settings.job.is_pipeline and config.get(key.name, "").strip():
+            yield f"{key.name} is for StreamTasks; remove it, and let the pipeline's class name other outputs"
+    if config.get(task.INPUTS_ENDS.name, "").strip():
+        try:
+            _ = settings.task.ends
+        except ConfigError as error:
+            yield str(error)
 
 
 def _autosizing(config: Mapping[str, str]) -> Iterator[str]:

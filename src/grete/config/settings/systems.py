@@ -9,7 +9,7 @@ from pathlib import Path
 from grete.config import aliases, system_types
 from grete.config.key_tables import streams as keys
 from grete.config.key_tables.job import APP_CLASS
-from grete.config.key_tables.task import CHECKPOINT_SYSTEM, OUTPUTS
+from grete.config.key_tables.task import CHECKPOINT_SYSTEM, DEAD_LETTERS, OUTPUTS, OUTPUTS_SUFFIX
 from grete.config.settings.section import NamedSection, OptionalSetting, Setting
 from grete.model.capabilities import Capabilities
 from grete.model.ids import SystemStream
@@ -44,6 +44,14 @@ def client_keys(raw: Mapping[str, str], system: str, client: str) -> dict[str, s
 def client_properties(raw: Mapping[str, str], system: str, client: str) -> dict[str, str]:
     """As `client_keys`, the values as they are written."""
     return {name: raw[key] for name, key in client_keys(raw, system, client).items()}
+
+
+def written_as(raw: Mapping[str, str], stream: SystemStream) -> SystemStream:
+    """What a stream is called that StreamTasks write under this name: a clone writes others than its original."""
+    suffix = raw.get(OUTPUTS_SUFFIX.name, "")
+    if not suffix or str(stream) == raw.get(DEAD_LETTERS.name):
+        return stream
+    return SystemStream(stream.system, stream.stream + suffix)
 
 
 class SystemSettings(NamedSection):
@@ -89,13 +97,14 @@ class SystemSettings(NamedSection):
         """The system's name of a stream that its tasks write; None when they cannot.
 
         A system that keeps no state knows the streams of the system beside it as `system.stream`. Outputs of any
-        other system are `system:stream`, which no stream is called.
+        other system are `system:stream`, which no stream is called. With `task.outputs.suffix` the name ends so.
         """
+        name = written_as(self.raw, stream).stream
         if stream.system == self.name:
-            return stream.stream
+            return name
         if stream.system == self.commits_beside:
-            return str(stream)
-        return f"{stream.system}{ELSEWHERE}{stream.stream}" if self._is_output(stream) else None
+            return f"{stream.system}.{name}"
+        return f"{stream.system}{ELSEWHERE}{name}" if self._is_output(stream) else None
 
     def _is_output(self, stream: SystemStream) -> bool:
         """Whether it is declared as an output of a job whose outputs are not Spark's."""

@@ -15,7 +15,7 @@ from grete.config.settings.job import JobSettings
 from grete.config.settings.section import OptionalSetting, Section, Setting
 from grete.config.settings.spark import SparkSettings
 from grete.config.settings.streams import side_inputs, system_stream_from_names
-from grete.config.settings.systems import EMBEDDED_SYSTEM, SystemSettings
+from grete.config.settings.systems import EMBEDDED_SYSTEM, SystemSettings, written_as
 from grete.config.values import required_value_of, value_of
 from grete.errors import ConfigError, WireError
 from grete.model.ids import JobId, SystemStream, SystemStreamPartition
@@ -36,6 +36,7 @@ class TaskSettings(Section):
     checkpoint_path = OptionalSetting(keys.CHECKPOINT_PATH)
     consumer_group = OptionalSetting(keys.CONSUMER_GROUP)
     java_options = OptionalSetting(keys.OPTS)
+    outputs_suffix = OptionalSetting(keys.OUTPUTS_SUFFIX)
     lost_offsets = Setting(keys.LOST_OFFSETS_POLICY)
     max_records_per_batch = Setting(keys.MAX_RECORDS)
     max_bytes_per_batch = Setting(keys.MAX_BYTES)
@@ -128,6 +129,24 @@ class TaskSettings(Section):
         """`task.outputs` as they are written."""
         return value_of(self.raw, keys.OUTPUTS) or ()
 
+    @cached_property
+    def ends(self) -> dict[str, int]:
+        """Where inputs end for a job that is run until it is drained, by the text of each SSP; others have no end.
+
+        Raises:
+            ConfigError: an entry that is not `system.stream.partition=offset`.
+        """
+        found = {}
+        for entry in value_of(self.raw, keys.INPUTS_ENDS) or ():
+            ssp, _, offset = entry.rpartition("=")
+            try:
+                found[str(SystemStreamPartition.parse(ssp))] = int(offset)
+            except (WireError, ValueError) as error:
+                raise ConfigError(
+                    f"{keys.INPUTS_ENDS.name}: {entry!r} is not of the form system.stream.partition=offset"
+                ) from error
+        return found
+
     @property
     def written_streams(self) -> tuple[SystemStream, ...]:
         """The outputs, and the stream of dead letters.
@@ -136,6 +155,19 @@ class TaskSettings(Section):
             ConfigError: an entry without a dot.
         """
         return self.outputs if self.dead_letters is None else (*self.outputs, self.dead_letters)
+
+    @property
+    def own_outputs(self) -> tuple[SystemStream, ...]:
+        """The outputs as they are called where the job writes them; see `task.outputs.suffix`.
+
+        Raises:
+            ConfigError: an entry without a dot.
+        """
+        return tuple(map(self.written_as, self.outputs))
+
+    def written_as(self, stream: SystemStream) -> SystemStream:
+        """What a stream is called that its tasks write under this name."""
+        return written_as(self.raw, stream)
 
     # --- messages that cannot be processed ---
 

@@ -1,0 +1,178 @@
+"""`grete job clone`, `compare` and `promote`."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from grete.cli.options import add_common_options, add_job_options, argument, opened_job
+from grete.cli.output import print_json, print_table
+from grete.errors import JobError
+from grete.model.ids import JobId
+
+if TYPE_CHECKING:
+    from grete.operations.clones import Compared
+
+_EXAMPLES = 5
+
+
+def declare(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the commands."""
+    clone = actions.add_parser(
+        "clone", help="write the configuration of a second version that runs beside the job"
+    )
+    add_job_options(clone)
+    clone.add_argument("--as", dest="name", required=True, metavar="NAME", help="the clone's name")
+    clone.add_argument(
+        "--from",
+        dest="start",
+        choices=("oldest", "upcoming"),
+        default="oldest",
+        help="where it begins to read",
+    )
+    clone.add_argument("--to-file", required=True, metavar="FILE", help="where its configuration is written")
+    clone.set_defaults(run=_clone)
+    compare = actions.add_parser(
+        "compare", help="outputs of a job and its clone, by the last value of each key"
+    )
+    _add_both(compare)
+    compare.set_defaults(run=_compare)
+    promote = actions.add_parser(
+        "promote", help="let a clone go on where its original stands, in its streams"
+    )
+    _add_both(promote)
+    promote.add_argument(
+        "--execute", action="store_true", help="do it; without, run both to the same offsets and compare them"
+    )
+    promote.set_defaults(run=_promote)
+
+
+def _add_both(parser: argparse.ArgumentParser) -> None:
+    kind = argument(JobId.parse)
+    parser.add_argument("--job", required=True, type=kind, metavar="NAME[:ID]", help="the clone")
+    parser.add_argument("--over", required=True, type=kind, metavar="NAME[:ID]", help="its original")
+    add_common_options(parser)
+
+
+def _clone(options: argparse.Namespace) -> int:
+    from grete.config.clone import clone_config
+    from grete.config.properties import format_properties
+    from grete.private_files import private_opener
+
+    with opened_job(options) as handle:
+        original, made = handle.job.shown, clone_config(handle.settings, options.name, start=options.start)
+    name, path = options.name, options.to_file
+    with open(path, "w", encoding="utf-8", opener=private_opener) as file:
+        file.write(f"# {name}, which runs beside {original}\n{format_properties(made.raw)}")
+    if options.output == "json":
+        print_json({"job": name, "original": original, "file": str(Path(path).absolute())})
+        return 0
+    print(
+        f"{path}: change there what the new version changes, then: grete run --config {path}\n"
+        f"It writes {', '.join(map(str, made.task.own_outputs))}. To compare with {original}: "
+        f"grete job compare --job {name} --over {original}"
+    )
+    return 0
+
+
+def _compare(options: argparse.Namespace) -> int:
+    found = _compared(options)
+    if options.output == "json":
+        print_json(_document(options, found))
+    else:
+        _print(found)
+    return 0 if all(one.is_equal for one in found) else 1
+
+
+def _promote(options: argparse.Namespace) -> int:
+    from grete.operations.clones import bring_together, swap
+
+    met = bring_together(options.over, options.job, _run_until_drained)
+    found = _compared(options)
+    if options.execute:
+        swap(options.over, options.job)
+    if options.output == "json":
+        at = {str(ssp): offset for ssp, offset in sorted(met.at.items())}
+        print_json({**_document(options, found), "offsets": at, "promoted": options.execute})
+        return 0
+    _print(found)
+    clone, original = options.job.shown, options.over.shown
+    if options.execute:
+        print(
+            f"{clone} writes the streams of {original} from here on: grete run --job {clone}\n{original} is not run "
+            f"any more. When nobody wants it back: grete job delete --job {original}"
+        )
+    else:
+        print(
+            f"both stand at the same offsets; --execute lets {clone} go on from there instead of {original}"
+        )
+    return 0
+
+
+def _compared(options: argparse.Namespace) -> list[Compared]:
+    from grete.operations import open_job
+    from grete.operations.clones import compare
+
+    with open_job(options.over) as original, open_job(options.job) as clone:
+        return list(compare(original, clone))
+
+
+def _run_until_drained(job: JobId) -> None:
+    """In a process of its own, with its output.
+
+    Raises:
+        JobError: it failed.
+    """
+    print(f"running {job.shown} to the offsets of the other", file=sys.stderr, flush=True)
+    command = [sys.executable, "-m", "grete.cli.main", "run", "--job", job.shown, "--until-drained"]
+    ended = subprocess.run(command, stdout=sys.stderr, check=False).returncode  # noqa: S603 - our own
+    if ended != 0:
+        raise JobError(
+            f"job {job.shown} ended with exit code {ended} on its way there; mend that, and ask again"
+        )
+
+
+def _document(options: argparse.Namespace, found: list[Compared]) -> dict[str, object]:
+    return {
+        "job": options.job.shown,
+        "original": options.over.shown,
+        "equal": all(one.is_equal for one in found),
+        "outputs": [
+            {
+                "stream": one.stream,
+                "clone_stream": one.other,
+                "records": one.records,
+                "clone_records": one.other_records,
+                "same": one.same,
+                "differ": len(one.differ),
+                "missing": len(one.missing),
+                "more": len(one.more),
+                "examples": _examples(one),
+            }
+            for one in found
+        ],
+    }
+
+
+def _print(found: list[Compared]) -> None:
+    rows = [
+        (
+            one.stream,
+            one.other,
+            f"{one.records}, {one.other_records}",
+            one.same,
+            len(one.differ),
+            len(one.missing),
+            len(one.more),
+            ", ".join(_examples(one)),
+        )
+        for one in found
+    ]
+    print_table(("output", "clone's", "records", "same", "differ", "missing", "more", "such as"), rows)
+
+
+def _examples(one: Compared) -> list[str]:
+    return [*one.differ, *one.missing, *one.more][:_EXAMPLES]

@@ -1,0 +1,186 @@
+"""A second version of a job beside the first: the outputs of both compared, and the swap.
+
+A clone reads what its original reads, has state and checkpoints of its own, and writes into streams whose names end
+otherwise. To swap them both are run to the same offsets, the higher of both in each partition; then the original is
+marked as succeeded, and the clone writes the original's streams from there on. So each input record has its outputs
+in these streams once, from the one or from the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from grete.config.key_tables.job import SUCCEEDED_BY
+from grete.config.key_tables.task import INPUTS_ENDS, OUTPUTS_SUFFIX
+from grete.errors import JobError
+from grete.metadata.history import History
+from grete.model.ids import JobId, SystemStreamPartition
+from grete.operations.configuration import set_config
+from grete.operations.job_handle import JobHandle, open_job
+from grete.operations.stream_records import oldest_offset, records_until
+from grete.systems.base import System
+
+Offsets = Mapping[SystemStreamPartition, int]
+"""The next offset to read of each partition."""
+Run = Callable[[JobId], None]
+"""Runs a job until it is drained. Raises JobError."""
+
+
+@dataclass(slots=True)
+class Compared:
+    """The last values of the keys in an output of both, and how many records are in each."""
+
+    stream: str
+    other: str
+    records: int = 0
+    other_records: int = 0
+    same: int = 0
+    differ: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    more: list[str] = field(default_factory=list)
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether nothing differs; how often a key was written may."""
+        return not (self.differ or self.missing or self.more)
+
+
+def compare(original: JobHandle, clone: JobHandle) -> Iterator[Compared]:
+    """Each declared output of the original with the clone's. Holds the last value of each key in memory.
+
+    Records without a key count as one key for each value.
+    """
+    before, after = original.settings, clone.settings
+    for stream in before.task.outputs:
+        own, other = (one.task.written_as(stream) for one in (before, after))
+        with original.system(stream.system) as system:
+            rows, others = _last(system, own.stream), _last(system, other.stream)
+        made = Compared(str(own), str(other), rows[1], others[1])
+        for key, value in rows[0].items():
+            if key not in others[0]:
+                made.missing.append(_shown(key))
+            elif others[0][key] != value:
+                made.differ.append(_shown(key))
+            else:
+                made.same += 1
+        made.more = [_shown(key) for key in others[0] if key not in rows[0]]
+        yield made
+
+
+def _last(system: System, stream: str) -> tuple[dict[bytes, bytes | None], int]:
+    found: dict[bytes, bytes | None] = {}
+    count = 0
+    for partition, offsets in sorted(system.offsets(stream).items()):
+        start = oldest_offset(system, stream, partition)
+        for record in records_until(system, stream, partition, start, int(offsets.upcoming)):
+            found[record.value or b"" if record.key is None else record.key] = record.value
+            count += 1
+    return found, count
+
+
+def _shown(key: bytes) -> str:
+    return key.decode("utf-8", "backslashreplace")
+
+
+# --- swapping ---
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """Where both jobs are to stand, and which of them has to run for it."""
+
+    at: Offsets
+    behind: Sequence[JobId]
+
+
+def meeting(original: JobHandle, clone: JobHandle) -> Meeting:
+    """The higher offset of both in each partition.
+
+    Raises:
+        JobError: one of them has not committed anything, or has no input in common with the other.
+    """
+    stands = {handle.job: _stands(handle) for handle in (original, clone)}
+    for job, found in stands.items():
+        if not found:
+            raise JobError(f"job {job.shown} has no checkpoints: run it first")
+    both = [{ssp: max(offsets) for ssp, offsets in found.items()} for found in stands.values()]
+    if not both[0].keys() & both[1].keys():
+        raise JobError(f"{original.job.shown} and {clone.job.shown} have no input in common")
+    at = {ssp: max(found.get(ssp, 0) for found in both) for ssp in {*both[0], *both[1]}}
+    behind = [
+        job for job, found in stands.items() if any({at[ssp]} != offsets for ssp, offsets in found.items())
+    ]
+    return Meeting(at, behind)
+
+
+def _stands(handle: JobHandle) -> dict[SystemStreamPartition, set[int]]:
+    """The next offsets of each partition: of a broadcast one, each task's."""
+    found: dict[SystemStreamPartition, set[int]] = {}
+    for commit in handle.checkpoints.read().values():
+        for ssp, offset in commit.offsets.items():
+            found.setdefault(ssp, set()).add(int(offset) + 1)
+    return found
+
+
+def bring_together(original: JobId, clone: JobId, run: Run) -> Meeting:
+    """Run each of them, one after the other, to where both stand at the same offsets.
+
+    Raises:
+        JobError: one is running, or does not come there.
+        ConfigError: see `set_config`.
+    """
+    with open_job(original) as first, open_job(clone) as second:
+        for handle in (first, second):
+            refuse_running(handle)
+        found = meeting(first, second)
+    ends = ",".join(f"{ssp}={offset}" for ssp, offset in sorted(found.at.items()))
+    for job in found.behind:
+        with open_job(job) as handle:
+            set_config(handle, {INPUTS_ENDS.name: ends}, reason=f"to the offsets of {original} and {clone}")
+        run(job)
+        with open_job(job) as handle:
+            set_config(
+                handle, {INPUTS_ENDS.name: None}, reason=f"it is at the offsets of {original} and {clone}"
+            )
+    with open_job(original) as first, open_job(clone) as second:
+        now = meeting(first, second)
+    if now.behind or now.at != found.at:
+        names = ", ".join(job.shown for job in now.behind) or "both"
+        raise JobError(
+            f"{names}: not at the offsets that they were to be run to; see the logs, and try again"
+        )
+    return now
+
+
+def refuse_running(handle: JobHandle) -> None:
+    """Raises JobError: it is running."""
+    holder = handle.election.holder()
+    if holder is not None:
+        shown = handle.job.shown
+        raise JobError(f"job {shown} is run by {holder}: stop it first: grete stop --job {shown}")
+
+
+def swap(original: JobId, clone: JobId) -> None:
+    """Let the clone write the original's streams, and the original not run any more. Both stand at the same offsets.
+
+    First the original: whatever ends this in between, never do both write. It may be asked for again.
+
+    Raises:
+        JobError: one is running, or they do not stand at the same offsets.
+        ConfigError: see `set_config`.
+    """
+    with ExitStack() as stack:
+        first, second = (stack.enter_context(open_job(job)) for job in (original, clone))
+        for handle in (first, second):
+            stack.enter_context(
+                handle.election.stopped(f"stop it first: grete stop --job {handle.job.shown}")
+            )
+        if meeting(first, second).behind:
+            raise JobError(f"{original.shown} and {clone.shown} do not stand at the same offsets")
+        set_config(first, {SUCCEEDED_BY.name: clone.shown}, reason=f"{clone.shown} goes on where it stands")
+        History(first.stream).append("succeeded", by=clone.shown)
+        own = {INPUTS_ENDS.name: None, OUTPUTS_SUFFIX.name: first.settings.task.outputs_suffix}
+        set_config(second, own, reason=f"it goes on where {original.shown} ended, and writes its streams")
+        History(second.stream).append("promoted", over=original.shown)

@@ -1,0 +1,236 @@
+"""The configuration of a clone, outputs compared by keys, and what keeps two jobs from being swapped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import grete
+from grete.checkpoint.names import checkpoint_log_name
+from grete.checkpoint.task_commit import TaskCommit, commit_entries
+from grete.cli.main import main
+from grete.clock import SystemClock
+from grete.config.clone import clone_config
+from grete.config.rules.validate import check
+from grete.config.settings import Settings
+from grete.errors import ConfigError, HeldByOther, JobError
+from grete.model.ids import JobId, SystemStreamPartition, TaskName
+from grete.model.streams import StreamSpec
+from grete.operations import clones, open_job
+from grete.operations.clones import bring_together, compare, meeting, swap
+from grete.systems.local.system import LocalSystem, Message
+from grete.testing.job import JobUnderTest
+
+CONFIG = {
+    "job.name": "orders",
+    "app.name": "orders",
+    "task.class": "orders:Orders",
+    "task.inputs": "local.in",
+    "task.outputs": "local.out,local.more",
+    "task.poison.policy": "dead-letter",
+    "task.poison.dead-letter.stream": "local.dead",
+    "task.checkpoint.consumer.group": "mine",
+    "stores.totals.factory": "grete.store.sqlite",
+    "stores.totals.changelog": "totals",
+    "stores.names.factory": "grete.store.sqlite",
+    "job.succeeded.by": "other",
+}
+
+
+def test_a_clone_has_its_own_name_state_and_outputs_and_all_else_of_its_original() -> None:
+    made = clone_config(Settings.of(CONFIG), "orders-2", start="oldest").raw
+    changed = {key: value for key, value in made.items() if CONFIG.get(key) != value}
+    assert changed == {
+        "job.name": "orders-2",
+        "app.name": "orders-2",
+        "task.outputs.suffix": "-orders-2",
+        "task.poison.dead-letter.stream": "local.dead-orders-2",
+        "stores.totals.changelog": "totals-orders-2",
+        "streams.in.samza.offset.default": "oldest",
+    }
+    assert CONFIG.keys() - made.keys() == {"job.succeeded.by", "task.checkpoint.consumer.group"}
+    system = Settings.of(made).system("local")
+    names = [system.name_of(stream) for stream in Settings.of(made).task.written_streams]
+    assert names == ["out-orders-2", "more-orders-2", "dead-orders-2"]
+    again = clone_config(Settings.of(made), "orders-3", start="upcoming").raw
+    assert again["task.outputs.suffix"] == "-orders-2-orders-3"
+
+
+def test_a_pipeline_is_not_cloned_and_has_no_suffix() -> None:
+    pipeline = {"job.name": "p", "app.class": "p:P", "task.inputs": "local.in"}
+    with pytest.raises(ConfigError, match="a DataFrame pipeline is not cloned"):
+        clone_config(Settings.of(pipeline), "q", start="oldest")
+    for key, value in (("task.outputs.suffix", "-q"), ("task.inputs.ends", "local.in.0=1")):
+        assert any(f"{key} is for StreamTasks" in said for said in check({**pipeline, key: value}).errors)
+
+
+@pytest.mark.parametrize("wrong", ["local.in.0", "local.in.0=x", "in=3"])
+def test_an_end_that_is_none_is_refused(wrong: str) -> None:
+    config = {"job.name": "j", "task.class": "a:B", "task.inputs": "local.in", "task.inputs.ends": wrong}
+    assert any("is not of the form system.stream.partition=offset" in said for said in check(config).errors)
+
+
+def test_inputs_end_where_they_are_told_and_no_task_takes_it_for_their_end() -> None:
+    class Copy(grete.StreamTask):
+        def process(self, envelope: Any, collector: Any, coordinator: Any) -> None:
+            collector.send("local.out", envelope.message)
+
+        def on_end_of_stream(self, collector: Any, coordinator: Any) -> None:
+            collector.send("local.out", b"end")
+
+    config = {
+        "task.inputs": "local.in",
+        "task.outputs": "local.out",
+        "task.outputs.suffix": "-2",
+        "task.inputs.ends": "local.in.0=3",
+        "systems.local.samza.offset.default": "oldest",
+    }
+    with JobUnderTest(Copy, config) as job:
+        for value in (b"a", b"b", b"c", b"d", b"e"):
+            job.send_bytes("local.in", value)
+        job.drain()
+        assert job.messages("local.out-2") == [b"a", b"b", b"c"]
+        assert job.checkpoints()["Partition 0"] == {"local.in.0": 2}
+
+
+class Pair:
+    """Two jobs that have committed, and an embedded system with their outputs."""
+
+    def __init__(self, home: Path, stack: ExitStack) -> None:
+        self.original, self.clone = JobId("orders"), JobId("orders-2")
+        self.system = stack.enter_context(closing(LocalSystem(home / "local", SystemClock())))
+        self._stack = stack
+        base = {
+            "task.class": "orders:Orders",
+            "task.inputs": "local.in",
+            "task.outputs": "local.out",
+            "job.coordinator.system": "local",
+        }
+        for name in ("in", "out", "out-orders-2"):
+            self.system.create_stream(StreamSpec(name, 2))
+        for job, more in ((self.original, {}), (self.clone, {"task.outputs.suffix": "-orders-2"})):
+            with open_job(job, must_exist=False) as handle:
+                handle.stream.write_config({"job.name": job.name, **base, **more}, run_id="run-1")
+
+    def commit(self, job: JobId, **offsets: int) -> None:
+        commits = {
+            TaskName(f"Partition {p}"): TaskCommit({SystemStreamPartition("local", "in", p): str(offset)})
+            for p, offset in enumerate(offsets.values())
+        }
+        log = self.system.checkpoint_log(checkpoint_log_name(job))
+        log.append(commit_entries(commits, grouper="GroupByPartitionFactory"))
+
+    def write(self, stream: str, **values: str) -> None:
+        self.system.append(stream, [Message(k.encode(), v.encode(), 0, 0) for k, v in values.items()])
+
+
+@pytest.fixture
+def pair(home: Path) -> Iterator[Pair]:
+    with ExitStack() as stack:
+        yield Pair(home, stack)
+
+
+def test_the_last_value_of_each_key_is_compared(pair: Pair) -> None:
+    pair.write("out", ann="1", bob="1", cyd="1")
+    pair.write("out", ann="2")
+    pair.write("out-orders-2", ann="2", bob="9", dan="1")
+    with open_job(pair.original) as original, open_job(pair.clone) as clone:
+        [found] = compare(original, clone)
+    assert (found.stream, found.other) == ("local.out", "local.out-orders-2")
+    assert (found.records, found.other_records, found.same) == (4, 3, 1)
+    assert (found.differ, found.missing, found.more) == (["bob"], ["cyd"], ["dan"])
+    assert not found.is_equal
+
+
+def test_they_meet_at_the_higher_offset_of_each_partition(pair: Pair) -> None:
+    pair.commit(pair.original, a=9, b=4)
+    pair.commit(pair.clone, a=5, b=7)
+    with open_job(pair.original) as original, open_job(pair.clone) as clone:
+        met = meeting(original, clone)
+    assert sorted(met.at.values()) == [8, 10]
+    assert list(met.behind) == [pair.original, pair.clone]
+    pair.commit(pair.clone, a=9, b=7)
+    ran: list[str] = []
+
+    def run(job: JobId) -> None:
+        with open_job(job) as handle:
+            ran.append(handle.config()["task.inputs.ends"])
+        pair.commit(job, a=9, b=7)
+
+    bring_together(pair.original, pair.clone, run)
+    assert ran == ["local.in.0=10,local.in.1=8"]
+    with open_job(pair.original) as handle:
+        assert "task.inputs.ends" not in handle.config()
+
+
+def test_a_job_that_did_not_come_there_or_never_ran_is_named(pair: Pair) -> None:
+    pair.commit(pair.original, a=9, b=4)
+    with pytest.raises(JobError, match=r"job orders-2 has no checkpoints: run it first"):
+        bring_together(pair.original, pair.clone, lambda job: None)
+    pair.commit(pair.clone, a=5, b=7)
+    with pytest.raises(JobError, match=r"orders, orders-2: not at the offsets that they were to be run to"):
+        bring_together(pair.original, pair.clone, lambda job: None)
+    with pytest.raises(JobError, match="do not stand at the same offsets"):
+        swap(pair.original, pair.clone)
+
+
+def test_a_swap_that_was_cut_off_is_finished_by_the_next(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pair.commit(pair.original, a=9, b=7)
+    pair.commit(pair.clone, a=9, b=7)
+    set_config: Callable[..., Any] = clones.set_config
+
+    def cut_off(handle: Any, changes: Any, **how: Any) -> None:
+        if handle.job == pair.clone:
+            raise KeyboardInterrupt
+        set_config(handle, changes, **how)
+
+    with monkeypatch.context() as cut:
+        cut.setattr(clones, "set_config", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            swap(pair.original, pair.clone)
+    with open_job(pair.original) as original, open_job(pair.clone) as clone:
+        assert original.config()["job.succeeded.by"] == "orders-2"
+        assert "task.outputs.suffix" in clone.config(), "none of both writes into the streams"
+    command = ["job", "promote", "--job", "orders-2", "--over", "orders", "-o", "json"]
+    assert main([*command, "--execute"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["promoted"], shown["equal"]) == (True, True)
+    assert shown["offsets"] == {"local.in.0": 10, "local.in.1": 8}
+    with open_job(pair.clone) as clone:
+        assert "task.outputs.suffix" not in clone.config()
+        assert [row.event for row in clone.history()] == ["promoted"]
+
+
+def test_nothing_is_swapped_while_one_of_them_runs(pair: Pair) -> None:
+    pair.commit(pair.original, a=9, b=7)
+    pair.commit(pair.clone, a=9, b=7)
+    with open_job(pair.clone) as clone, clone.election.stopped(""):
+        with pytest.raises(
+            JobError, match=r"job orders-2 is run by .*: stop it first: grete stop --job orders-2"
+        ):
+            bring_together(pair.original, pair.clone, lambda job: None)
+        with pytest.raises(HeldByOther, match=r"grete stop --job orders-2"):
+            swap(pair.original, pair.clone)
+
+
+def test_commands_say_what_comes_next(pair: Pair, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "orders-3.properties"
+    clone = ["job", "clone", "--job", "orders", "--as", "orders-3", "--to-file", str(file)]
+    assert main(clone) == 0
+    assert "grete job compare --job orders-3 --over orders" in capsys.readouterr().out
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert main([*clone, "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["original"] == "orders"
+    pair.write("out", ann="1")
+    both = ["--job", "orders-2", "--over", "orders"]
+    assert main(["job", "compare", *both]) == 1
+    assert "ann" in capsys.readouterr().out
+    assert main(["job", "compare", *both, "-o", "json"]) == 1
+    assert json.loads(capsys.readouterr().out)["outputs"][0]["examples"] == ["ann"]
