@@ -78,6 +78,7 @@ class Job:
             "systems.kafka.samza.msg.serde": "json",
             "task.checkpoint.replication.factor": "1",
             "task.class": f"{__name__}:Counter",
+            "task.inputs": f"{self.name}.{self.input}",
             "task.outputs": f"kafka.{self.output}",
             "task.commit.groups": "2",
             "test.out": f"kafka.{self.output}",
