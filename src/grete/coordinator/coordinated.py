@@ -189,10 +189,11 @@ class CoordinatedJob:
     def _resize(self, sizing: Sizing) -> None:
         """What was decided becomes a configuration of its own, which is then followed like any."""
         in_force = self._stream.settings().raw
-        config = canonical_keys({**in_force, AUTOSIZING_COUNT.name: str(sizing.containers)})
+        decided = canonical_keys({**in_force, AUTOSIZING_COUNT.name: str(sizing.containers)})
+        changes = {key: value for key, value in decided.items() if in_force.get(key) != value}
         before = self._settings.job.container_count
         reason = f"autosizing, {before} to {sizing.containers} containers: {sizing.why}"
-        self._stream.write_config(config, run_id=self._stream.run_id() or "", reason=reason)
+        self._stream.change_config(changes, run_id=self._stream.run_id() or "", reason=reason)
         _log.info("%s", reason)
 
     def _has_settled(self, before: _Counts, now: _Counts) -> bool:

@@ -169,6 +169,19 @@ def test_a_rewind_of_the_stream_fills_the_store_anew(start: Start) -> None:
     assert job.messages("local.out") == [["ann", "ANNA"]]
 
 
+def test_a_side_input_may_be_named_by_its_streams_id(start: Start) -> None:
+    by_id = {
+        "stores.profiles.side.inputs": "people",
+        "streams.people.samza.system": "local",
+        "streams.people.samza.physical.name": "profiles",
+    }
+    job = start(by_id)
+    tell(job, "profiles", ann="Anna")
+    tell(job, "orders", ann=1)
+    job.run()
+    assert job.messages("local.out") == [["ann", "Anna"]]
+
+
 def test_a_side_input_may_be_of_another_system(start: Start) -> None:
     other = {
         "stores.profiles.side.inputs": "other.profiles",

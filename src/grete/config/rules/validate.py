@@ -34,7 +34,12 @@ from grete.config.rules.warnings import misspelt_keys, warnings_of
 from grete.config.secrets import has_reference
 from grete.config.settings import Settings
 from grete.config.settings.job import JobSettings
-from grete.config.settings.streams import stream_id_of, stream_ids, system_stream_from_names
+from grete.config.settings.streams import (
+    stream_id_of,
+    stream_ids,
+    stream_system,
+    system_stream_from_names,
+)
 from grete.config.settings.systems import EMBEDDED_SYSTEM
 from grete.config.values import valid_value_of
 from grete.errors import ConfigError, WireError
@@ -182,7 +187,10 @@ def _streams(config: Mapping[str, str]) -> Iterator[str]:
     for key in ("task.inputs", "task.outputs", "task.poison.dead-letter.stream", *sides):
         for name in java_values.split_commas(config.get(key, "")):
             system, dot, stream = name.partition(".")
-            if not (dot and system and stream):
+            of_id = None if dot or key not in sides else stream_system(config, name)
+            if of_id:
+                yield from _system(config, key, of_id)
+            elif not (dot and system and stream):
                 yield f"{key}: {name!r} is not of the form system.stream; write both"
             else:
                 yield from _system(config, key, system)

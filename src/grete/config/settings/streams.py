@@ -181,9 +181,23 @@ def side_inputs(config: Mapping[str, str]) -> dict[str, tuple[SystemStream, ...]
     found = {}
     for key in sorted(config):
         if key.startswith("stores.") and key.endswith(".side.inputs") and key.count(".") == 3:
-            names = java_values.split_commas(config[key])
-            found[key.split(".")[1]] = tuple(dict.fromkeys(map(system_stream_from_names, names)))
+            streams = (_named(config, name) for name in java_values.split_commas(config[key]))
+            found[key.split(".")[1]] = tuple(dict.fromkeys(streams))
     return {store: streams for store, streams in found.items() if streams}
+
+
+def _named(config: Mapping[str, str], name: str) -> SystemStream:
+    """`StreamUtil.getSystemStreamFromNameOrId`: a name without a dot is a stream's id.
+
+    Raises:
+        ConfigError: neither the id nor `job.default.system` says in which system it is.
+    """
+    system = stream_system(config, name) if "." not in name else None
+    return (
+        system_stream_from_names(name)
+        if system is None
+        else SystemStream(system, physical_name(config, name))
+    )
 
 
 def stream_system(config: Mapping[str, str], stream_id: str) -> str | None:
