@@ -25,7 +25,10 @@ def declare(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         "clone", help="write the configuration of a second version that runs beside the job"
     )
     add_job_options(clone)
-    clone.add_argument("--as", dest="name", required=True, metavar="NAME", help="the clone's name")
+    kind = argument(JobId.parse)
+    clone.add_argument(
+        "--as", dest="clone", required=True, type=kind, metavar="NAME[:ID]", help="the clone's name"
+    )
     clone.add_argument(
         "--from",
         dest="start",
@@ -63,8 +66,8 @@ def _clone(options: argparse.Namespace) -> int:
     from grete.private_files import private_opener
 
     with opened_job(options) as handle:
-        original, made = handle.job.shown, clone_config(handle.settings, options.name, start=options.start)
-    name, path = options.name, options.to_file
+        original, made = handle.job.shown, clone_config(handle.settings, options.clone, start=options.start)
+    name, path = options.clone.shown, options.to_file
     with open(path, "w", encoding="utf-8", opener=private_opener) as file:
         file.write(f"# {name}, which runs beside {original}\n{format_properties(made.raw)}")
     if options.output == "json":

@@ -164,7 +164,8 @@ class CoordinatedJob:
         if self._watch.has_new_streams and self._may_try():
             self._watch.has_new_streams = False
             self._take_in_streams()
-        if not self._has_to_follow and (sizing := self._autosizer.look(self._settings)) is not None:
+        is_settled = not self._has_to_follow and not self._view.containers.until_drained
+        if is_settled and (sizing := self._autosizer.look(self._settings)) is not None:
             self._resize(sizing)
         self._view.sizing = self._autosizer.standing
         if self._has_to_follow and self._may_try():

@@ -137,6 +137,7 @@ class ShareLoop:
 
     def _inputs(self, start: ShareStart) -> Inputs:
         names = {SystemStreamPartition.parse(text).system for text in start.starting}
+        names = names or {self._workers.spec.default_system}
         readers = {name: self._workers.input_system(name).inputs(self._clock) for name in names}
         if len(readers) == 1:
             return readers.popitem()[1]

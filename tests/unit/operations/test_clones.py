@@ -43,28 +43,30 @@ CONFIG = {
 
 
 def test_a_clone_has_its_own_name_state_and_outputs_and_all_else_of_its_original() -> None:
-    made = clone_config(Settings.of(CONFIG), "orders-2", start="oldest").raw
+    made = clone_config(Settings.of(CONFIG), JobId("orders-2"), start="oldest").raw
     changed = {key: value for key, value in made.items() if CONFIG.get(key) != value}
     assert changed == {
         "job.name": "orders-2",
-        "app.name": "orders-2",
+        "job.id": "1",
         "task.outputs.suffix": "-orders-2",
         "task.poison.dead-letter.stream": "local.dead-orders-2",
         "stores.totals.changelog": "totals-orders-2",
         "streams.in.samza.offset.default": "oldest",
     }
-    assert CONFIG.keys() - made.keys() == {"job.succeeded.by", "task.checkpoint.consumer.group"}
+    assert CONFIG.keys() - made.keys() == {"job.succeeded.by", "task.checkpoint.consumer.group", "app.name"}
     system = Settings.of(made).system("local")
     names = [system.name_of(stream) for stream in Settings.of(made).task.written_streams]
     assert names == ["out-orders-2", "more-orders-2", "dead-orders-2"]
-    again = clone_config(Settings.of(made), "orders-3", start="upcoming").raw
-    assert again["task.outputs.suffix"] == "-orders-2-orders-3"
+    again = clone_config(Settings.of(made), JobId("orders-3", "7"), start="upcoming").raw
+    assert again["task.outputs.suffix"] == "-orders-2-orders-3-7"
 
 
 def test_a_pipeline_is_not_cloned_and_has_no_suffix() -> None:
     pipeline = {"job.name": "p", "app.class": "p:P", "task.inputs": "local.in"}
     with pytest.raises(ConfigError, match="a DataFrame pipeline is not cloned"):
-        clone_config(Settings.of(pipeline), "q", start="oldest")
+        clone_config(Settings.of(pipeline), JobId("q"), start="oldest")
+    with pytest.raises(ConfigError, match="needs another name"):
+        clone_config(Settings.of(CONFIG), JobId("orders"), start="oldest")
     for key, value in (("task.outputs.suffix", "-q"), ("task.inputs.ends", "local.in.0=1")):
         assert any(f"{key} is for StreamTasks" in said for said in check({**pipeline, key: value}).errors)
 
