@@ -40,7 +40,7 @@ def test_both_are_run_to_the_same_offsets_compared_and_swapped(counter_job: Any)
     assert json.loads(grete("job", "promote", *both, "--execute", "-o", "json"))["promoted"]
     assert "goes on where this one ended" in grete_error(program, job, "run", "--job", "counter")
     job.fill(50)
-    grete("run", "--quiet", "--job", "counter-2", "--until-drained")
+    grete("run", "--quiet", "--config", str(clone), "--until-drained")  # its file has the suffix yet
     job.assert_exactly_once(350)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grete.clock import Clock
+from grete.config.clone import with_promotion
 from grete.config.derived import with_autosizing_results
 from grete.config.key_tables.job import SUCCEEDED_BY
 from grete.config.settings import Settings
@@ -58,7 +59,8 @@ class RequestedRun:
             )
         if not self.is_submitted:
             return self.settings
-        settings = with_time_zone(with_autosizing_results(self.settings, in_force), in_force)
+        submitted = with_promotion(self.settings, in_force)
+        settings = with_time_zone(with_autosizing_results(submitted, in_force), in_force)
         check(settings)  # what makes no job model, or not this job's, is not written
         changes = stream.write_config(settings.raw, run_id=self.run_id, reason=self.reason)
         failpoint("submit.config-written")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from grete.config.key_tables.job import SUCCEEDED_BY
+from grete.config.key_tables.job import PROMOTED_OVER, SUCCEEDED_BY
 from grete.config.key_tables.task import INPUTS_ENDS, OUTPUTS_SUFFIX
 from grete.errors import JobError
 from grete.metadata.history import History
@@ -116,11 +116,13 @@ def meeting(original: JobHandle, clone: JobHandle) -> Meeting:
 
 
 def _stands(handle: JobHandle) -> dict[SystemStreamPartition, set[int]]:
-    """The next offsets of each partition: of a broadcast one, each task's."""
+    """The next offsets of each partition: of a broadcast one, each task's. Tasks that are gone stand nowhere."""
     found: dict[SystemStreamPartition, set[int]] = {}
-    for commit in handle.checkpoints.read().values():
-        for ssp, offset in commit.offsets.items():
-            found.setdefault(ssp, set()).add(int(offset) + 1)
+    reads = handle.task_inputs()
+    for task, commit in handle.checkpoints.read().items():
+        for ssp in reads.get(task, ()):
+            if ssp in commit.offsets:
+                found.setdefault(ssp, set()).add(int(commit.offsets[ssp]) + 1)
     return found
 
 
@@ -137,13 +139,11 @@ def bring_together(original: JobId, clone: JobId, run: Run) -> Meeting:
         found = meeting(first, second)
     ends = ",".join(f"{ssp}={offset}" for ssp, offset in sorted(found.at.items()))
     for job in found.behind:
-        with open_job(job) as handle:
-            set_config(handle, {INPUTS_ENDS.name: ends}, reason=f"to the offsets of {original} and {clone}")
-        run(job)
-        with open_job(job) as handle:
-            set_config(
-                handle, {INPUTS_ENDS.name: None}, reason=f"it is at the offsets of {original} and {clone}"
-            )
+        _set(job, ends, f"to the offsets of {original} and {clone}")
+        try:
+            run(job)
+        finally:  # a drain by somebody else would end there, too
+            _set(job, None, "inputs have no end again")
     with open_job(original) as first, open_job(clone) as second:
         now = meeting(first, second)
     if now.behind or now.at != found.at:
@@ -152,6 +152,11 @@ def bring_together(original: JobId, clone: JobId, run: Run) -> Meeting:
             f"{names}: not at the offsets that they were to be run to; see the logs, and try again"
         )
     return now
+
+
+def _set(job: JobId, ends: str | None, reason: str) -> None:
+    with open_job(job) as handle:
+        set_config(handle, {INPUTS_ENDS.name: ends}, reason=reason)
 
 
 def refuse_running(handle: JobHandle) -> None:
@@ -181,6 +186,6 @@ def swap(original: JobId, clone: JobId) -> None:
             raise JobError(f"{original.shown} and {clone.shown} do not stand at the same offsets")
         set_config(first, {SUCCEEDED_BY.name: clone.shown}, reason=f"{clone.shown} goes on where it stands")
         History(first.stream).append("succeeded", by=clone.shown)
-        own = {INPUTS_ENDS.name: None, OUTPUTS_SUFFIX.name: first.settings.task.outputs_suffix}
+        own = {OUTPUTS_SUFFIX.name: first.settings.task.outputs_suffix, PROMOTED_OVER.name: original.shown}
         set_config(second, own, reason=f"it goes on where {original.shown} ended, and writes its streams")
         History(second.stream).append("promoted", over=original.shown)

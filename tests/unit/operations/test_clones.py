@@ -15,11 +15,13 @@ from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.cli.main import main
 from grete.clock import SystemClock
-from grete.config.clone import clone_config
+from grete.config.clone import clone_config, with_promotion
 from grete.config.rules.validate import check
 from grete.config.settings import Settings
+from grete.coordinator.assignment_records import ssp_key
 from grete.errors import ConfigError, HeldByOther, JobError
 from grete.model.ids import JobId, SystemStreamPartition, TaskName
+from grete.model.messages import SET_TASK_PARTITION
 from grete.model.streams import StreamSpec
 from grete.operations import clones, open_job
 from grete.operations.clones import bring_together, compare, meeting, swap
@@ -118,6 +120,10 @@ class Pair:
         for job, more in ((self.original, {}), (self.clone, {"task.outputs.suffix": "-orders-2"})):
             with open_job(job, must_exist=False) as handle:
                 handle.stream.write_config({"job.name": job.name, **base, **more}, run_id="run-1")
+                reads = {
+                    ssp_key(SystemStreamPartition("local", "in", p)): f'["Partition {p}"]' for p in (0, 1)
+                }
+                handle.stream.put(SET_TASK_PARTITION, reads)
 
     def commit(self, job: JobId, **offsets: int) -> None:
         commits = {
@@ -181,6 +187,23 @@ def test_a_job_that_did_not_come_there_or_never_ran_is_named(pair: Pair) -> None
         swap(pair.original, pair.clone)
 
 
+def test_tasks_that_are_gone_hold_nobody_up_and_inputs_have_an_end_no_longer_than_it_takes(
+    pair: Pair,
+) -> None:
+    pair.commit(pair.original, a=9, b=7, gone=1)
+    pair.commit(pair.clone, a=5, b=7)
+
+    def fail(job: JobId) -> None:
+        raise JobError("no")
+
+    with pytest.raises(JobError, match="no"):
+        bring_together(pair.original, pair.clone, fail)
+    with open_job(pair.clone) as handle:
+        assert "task.inputs.ends" not in handle.config()
+    pair.commit(pair.clone, a=9, b=7)
+    assert sorted(bring_together(pair.original, pair.clone, fail).at.values()) == [8, 10]
+
+
 def test_a_swap_that_was_cut_off_is_finished_by_the_next(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -208,6 +231,11 @@ def test_a_swap_that_was_cut_off_is_finished_by_the_next(
     with open_job(pair.clone) as clone:
         assert "task.outputs.suffix" not in clone.config()
         assert [row.event for row in clone.history()] == ["promoted"]
+        file = Settings.of({**CONFIG, "job.name": "orders-2", "task.outputs.suffix": "-orders-2"})
+        again = with_promotion(file, clone.settings)
+    assert again.job.promoted_over == "orders"
+    assert again.task.own_outputs == Settings.of(CONFIG).task.own_outputs, "whatever the clone's file says"
+    assert with_promotion(file, Settings.of({})) is file
 
 
 def test_nothing_is_swapped_while_one_of_them_runs(pair: Pair) -> None:

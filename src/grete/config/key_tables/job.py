@@ -354,6 +354,14 @@ SUCCEEDED_BY = Key(
     "The job that goes on where this one ended, by `grete job promote`. This one is not run any more, since both "
     "would write the same streams.",
 )
+PROMOTED_OVER = Key(
+    "job.promoted.over",
+    TEXT,
+    None,
+    _CONTAINER,
+    "The job whose streams this one writes, by `grete job promote`. It stays when a file that leaves it out is "
+    "submitted, and with it the streams, whatever `task.outputs.suffix` the file has.",
+)
 STARTPOINTS = Key("job.startpoint.enabled", BOOLEAN, "true", _CONTAINER, "Whether startpoints are obeyed.")
 CHECKPOINT_VALIDATION = Key(
     "job.checkpoint.validation.enabled",

@@ -40,6 +40,8 @@ class JobSettings(Section):
     elasticity_factor = Setting(keys.ELASTICITY)
     is_expansion_enabled = Setting(keys.SSP_EXPANSION)
     """Whether tasks of a stateful job keep their keys when an input gets more partitions."""
+    promoted_over = OptionalSetting(keys.PROMOTED_OVER)
+    """The job whose streams this one writes since."""
     succeeded_by = OptionalSetting(keys.SUCCEEDED_BY)
     """The job that goes on instead."""
     is_autosizing = Setting(autosizing.AUTOSIZING)
