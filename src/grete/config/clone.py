@@ -54,7 +54,7 @@ def with_promotion(submitted: Settings, in_force: Settings) -> Settings:
     kept = {PROMOTED_OVER.name: in_force.job.promoted_over, OUTPUTS_SUFFIX.name: in_force.task.outputs_suffix}
     if submitted.task.outputs_suffix != in_force.task.outputs_suffix:
         _log.warning(
-            "%s of the submitted configuration does not count: since it was promoted the job writes the streams of %s",
+            "%s of what was submitted does not count: since it was promoted the job writes the streams of %s",
             OUTPUTS_SUFFIX.name,
             in_force.job.promoted_over,
         )
