@@ -47,13 +47,7 @@ def killed_once(job: JobId, *, seen: Callable[[], int], least: int) -> None:
         for one in handle.launches().values():
             if one.handle:
                 os.kill(int(one.handle.split("/")[1]), signal.SIGKILL)
-    eventually(lambda: leader(job) is None, "its lease has expired")
     raise JobError("it was killed")
-
-
-def leader(job: JobId) -> object:
-    with open_job(job) as handle:
-        return handle.election.holder()
 
 
 def processed(job: JobId) -> int:

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 from grete.checkpoint.store import CheckpointStore
 from grete.config.key_tables.job import LINEAGE_DIR
 from grete.diagnostics.streams import JOB_COORDINATOR, diagnostics_config, log_stream_name
-from grete.errors import ConfigError, GreteError, JobError, StreamNotFound
+from grete.errors import ConfigError, GreteError, StreamNotFound
 from grete.metadata.coordinator_stream import stream_name
 from grete.metadata.job_index import forget_job, jobs, where_submitted
 from grete.model.ids import JobId, SystemStream, TaskName
 from grete.operations.job_handle import JobHandle
-from grete.operations.orphans import running_here
+from grete.operations.orphans import refuse_orphans
 from grete.spark.lineage.location import OnAsking, reach_address
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def delete_job(handle: JobHandle, on_asking: OnAsking) -> str:
     """
     elsewhere, why_left = _lineages_elsewhere(handle, on_asking)
     with handle.election.stopped("stop it first: grete stop") as leadership:
-        _refuse_orphans(handle)
+        refuse_orphans(handle)
         found, settings = belongings(handle), handle.settings
         job = settings.job
         standby, lineages = (of(handle.job, handle.home) for of in (job.standby_directory, job.lineage_place))
@@ -184,12 +184,3 @@ def forget_failed_submit(job: JobId, home: Path) -> None:
     settings = where_submitted(job, home)
     shutil.rmtree(settings.job.state_directory(job, home), ignore_errors=True)
     forget_job(settings, job, home)
-
-
-def _refuse_orphans(handle: JobHandle) -> None:
-    running = running_here(handle.launches())
-    if running:
-        raise JobError(
-            f"container {', '.join(running)} of job {handle.job.shown} runs on without a coordinator; "
-            f"`grete stop` ends it"
-        )

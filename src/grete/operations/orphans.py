@@ -53,7 +53,7 @@ def end_orphans(
         scope = job_scope(handle.job)
         handle.stream.write_under(Fence(scope, leadership.epoch))
         launches = {id_: known[id_] for id_ in sorted(containers)}
-        _fence_off(handle, launches, leadership)
+        fence_off_launches(handle, launches, leadership)
         _end(handle, launches, deadline_s)
         for id_ in launches:
             write_launch(handle.stream, id_, None)
@@ -64,7 +64,18 @@ def end_orphans(
             write_state(handle.stream, JobState("stopped", run_id, leadership.epoch, message=reason))
 
 
-def _fence_off(handle: JobHandle, launches: Launches, leadership: Leadership) -> None:
+def refuse_orphans(handle: JobHandle) -> None:
+    """Raises JobError: a container of the job runs here without a coordinator."""
+    running = running_here(handle.launches())
+    if running:
+        raise JobError(
+            f"container {', '.join(running)} of job {handle.job.shown} runs on without a coordinator; "
+            f"`grete stop` ends it"
+        )
+
+
+def fence_off_launches(handle: JobHandle, launches: Launches, leadership: Leadership) -> None:
+    """Let these containers, wherever they may run yet, commit nothing more."""
     settings = handle.settings
     with handle.checkpoints.system() as system:
         for number, (id_, record) in enumerate(launches.items(), 1):

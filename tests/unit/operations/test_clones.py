@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -20,7 +21,9 @@ from grete.config.rules.validate import check
 from grete.config.settings import Settings
 from grete.coordinator.assignment_records import ssp_key
 from grete.errors import ConfigError, HeldByOther, JobError
-from grete.model.ids import JobId, SystemStreamPartition, TaskName
+from grete.launch.processes import name_of
+from grete.metadata.launches import LaunchRecord, write_launch
+from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.messages import SET_TASK_PARTITION
 from grete.model.streams import StreamSpec
 from grete.operations import clones, open_job
@@ -241,13 +244,23 @@ def test_a_swap_that_was_cut_off_is_finished_by_the_next(
 def test_nothing_is_swapped_while_one_of_them_runs(pair: Pair) -> None:
     pair.commit(pair.original, a=9, b=7)
     pair.commit(pair.clone, a=9, b=7)
+    said = r"job orders-2 is held by .*: stop it first: grete stop --job orders-2"
     with open_job(pair.clone) as clone, clone.election.stopped(""):
-        with pytest.raises(
-            JobError, match=r"job orders-2 is run by .*: stop it first: grete stop --job orders-2"
-        ):
+        with pytest.raises(HeldByOther, match=said):
             bring_together(pair.original, pair.clone, lambda job: None)
-        with pytest.raises(HeldByOther, match=r"grete stop --job orders-2"):
+        with pytest.raises(HeldByOther, match=said):
             swap(pair.original, pair.clone)
+
+
+def test_a_container_that_runs_on_without_a_coordinator_is_ended_first(pair: Pair) -> None:
+    pair.commit(pair.original, a=9, b=7)
+    pair.commit(pair.clone, a=9, b=7)
+    with open_job(pair.original) as original:
+        write_launch(
+            original.stream, ContainerId("0"), LaunchRecord(1, 1, str(name_of(os.getpid())), "", "", "", 1)
+        )
+    with pytest.raises(JobError, match="container 0 of job orders runs on without a coordinator"):
+        swap(pair.original, pair.clone)
 
 
 def test_commands_say_what_comes_next(pair: Pair, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
