@@ -46,7 +46,8 @@ def killed_once(job: JobId, *, seen: Callable[[], int], least: int) -> None:
     with open_job(job) as handle:
         for one in handle.launches().values():
             if one.handle:
-                os.kill(int(one.handle.split("/")[1]), signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(one.handle.split("/")[1]), signal.SIGKILL)
     raise JobError("it was killed")
 
 
