@@ -12,7 +12,6 @@ home; what else there is, is read as one.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from grete.errors import ConfigError, MissingExtra
 from grete.model.ids import JobId
 from grete.notebook import NotebookJob, NotebookTable
 from grete.operations.job_handle import open_job
+from grete.operations.store_entries import text_of_key
 from grete.suggestions import or_one_of
 
 try:
@@ -138,10 +138,7 @@ def _plain(value: Any) -> Any:
 
 
 def _text(value: Any) -> str | None:
-    """Text as it is, anything else as JSON."""
-    if value is None:
-        return None
-    return str(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return None if value is None else text_of_key(value)
 
 
 @contextmanager

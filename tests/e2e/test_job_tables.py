@@ -9,17 +9,11 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from tests.unit.finished_job import CONFIG, GROUPER, JOB, changelog_of_totals, opened
+from tests.unit.finished_job import changelog_of_totals, finish_job
 
 from grete import tables
-from grete.checkpoint.names import checkpoint_log_name
-from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.clock import SystemClock
-from grete.metadata.history import History
-from grete.model.ids import SystemStreamPartition, TaskName
-from grete.model.messages import SET_CHANGELOG, SET_TASK_CONTAINER
-from grete.model.streams import StreamSpec
-from grete.systems.local.system import LocalSystem, Message
+from grete.systems.local.system import LocalSystem
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(120)]
 
@@ -30,19 +24,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     home = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch, closing(LocalSystem(home / "local", SystemClock())) as system:
         patch.setenv("GRETE_HOME", str(home))
-        system.create_stream(StreamSpec("in", 2))
-        system.append("in", (Message(b"k", b"v", 1, partition=i % 2) for i in range(7)))
-        tasks = [TaskName("Partition 0"), TaskName("Partition 1")]
-        commits = {
-            task: TaskCommit({SystemStreamPartition("local", "in", p): "2"}, "lineage", 4)
-            for p, task in enumerate(tasks)
-        }
-        system.checkpoint_log(checkpoint_log_name(JOB)).append(commit_entries(commits, grouper=GROUPER))
-        with opened() as handle:
-            handle.stream.write_config(CONFIG, run_id="run-1", reason="first")
-            handle.stream.put(SET_TASK_CONTAINER, dict.fromkeys(tasks, "0"))
-            handle.stream.put(SET_CHANGELOG, {task: str(i) for i, task in enumerate(tasks)})
-            History(handle.stream).append("deployment", run_id="run-1", reason="first")
+        finish_job(system)
         changelog_of_totals(system)
         yield home
 

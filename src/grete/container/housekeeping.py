@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from grete.checkpoint.names import checkpoint_log_name
 from grete.clock import Clock, SystemClock
 from grete.container.assignment import Assignment
-from grete.container.specs import single_system
 from grete.errors import StorageFull
 from grete.keyed_log.base import KeyedLog
 from grete.model.fence import Fence
@@ -111,7 +110,7 @@ def policies(assignment: Assignment) -> list[StreamPolicy]:
 
     Of a stream that it only reads these are the partitions of its tasks: the others are other containers'.
     """
-    name, settings = single_system(assignment), assignment.settings
+    name, settings = assignment.settings.task.commit_system, assignment.settings
     changelogs = [
         StreamPolicy(
             settings.store(store).changelog_stream(assignment.job),

@@ -15,7 +15,6 @@ from types import TracebackType
 from grete.clock import Clock
 from grete.container.assignment import Assignment
 from grete.container.group_offsets import GroupProgress, NextOffsets
-from grete.container.specs import single_system
 from grete.errors import Fenced, GreteError
 from grete.model.ids import ContainerId, SystemStreamPartition
 from grete.systems.base import GroupOffsets, System
@@ -35,7 +34,7 @@ def open_publisher(
     Leaving the context, for whatever reason, is the container's end.
     """
     task, shown = assignment.settings.task, _shown(assignment, starting)
-    group = task.shown_group(assignment.job, single_system(assignment)) if shown else None
+    group = task.shown_group(assignment.job, assignment.settings.task.commit_system) if shown else None
     if group is None:
         return nullcontext()
     progress = GroupProgress([[str(ssp) for ssp in task.ssps] for task in assignment.tasks], shown)
@@ -46,7 +45,7 @@ def _shown(assignment: Assignment, starting: NextOffsets) -> dict[str, int]:
     """The container's own SSPs of the system that it commits to; a broadcast one is every container's, and the
     first speaks for all.
     """
-    own = single_system(assignment)
+    own = assignment.settings.task.commit_system
     is_published = assignment.container_id == _PUBLISHES_BROADCAST
     left_out = () if is_published else assignment.settings.task.broadcast_inputs
     return {

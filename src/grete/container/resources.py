@@ -12,7 +12,6 @@ from grete.container.checkpoints import checkpoint_store
 from grete.container.offset_publisher import OffsetPublisher, open_publisher
 from grete.container.process_state import ProcessState
 from grete.container.run_lock import running_in
-from grete.container.specs import single_system
 from grete.container.start import Started, prepare, report_skipped
 from grete.systems.factory import open_system
 
@@ -29,13 +28,17 @@ def open_resources(
     with ExitStack() as held:
         held.enter_context(running_in(assignment.state_directory(home)))
         settings = assignment.settings
-        system = held.enter_context(kept.system.lent(settings, single_system(assignment), home, clock))
+        system = held.enter_context(
+            kept.system.lent(settings, assignment.settings.task.commit_system, home, clock)
+        )
         store = checkpoint_store(assignment, clock, home)
         if store is not None:
             held.callback(store.close)
         ended = kept.take(assignment.fence)
         others = {}
-        for name in sorted({ssp.system for ssp in assignment.ssps} - {single_system(assignment)}):
+        for name in sorted(
+            {ssp.system for ssp in assignment.ssps} - {assignment.settings.task.commit_system}
+        ):
             others[name] = open_system(settings, name, home, clock)
             held.callback(others[name].close)
         started = prepare(assignment, system, store, clock, home, ended=ended, others=others)

@@ -20,11 +20,6 @@ from grete.tasks.read_plan import PARTITIONS_AT_MOST, SourceOptions
 from grete.tasks.spec import CommitSpec, RunnerSpec, StoreSpec, TaskSpec
 
 
-def single_system(assignment: Assignment) -> str:
-    """The system that a container commits to; it may read from others as well."""
-    return assignment.settings.task.commit_system
-
-
 def runner_spec(assignment: Assignment, system: System, home: Path, log_end: int, epoch: Fence) -> RunnerSpec:
     """The container's tasks and stores for the workers of the epoch; its commits were read when the log ended there.
 
@@ -45,7 +40,9 @@ def runner_spec(assignment: Assignment, system: System, home: Path, log_end: int
     dead_letters = None
     poison, letters = settings.task.poison, settings.task.dead_letters
     if poison.sets_aside and letters is not None:
-        dead_letters = settings.system(single_system(assignment)).name_of(letters) or letters.stream
+        dead_letters = (
+            settings.system(assignment.settings.task.commit_system).name_of(letters) or letters.stream
+        )
     return RunnerSpec(
         incarnation=uuid.uuid4().hex,
         job=str(assignment.job),
@@ -57,7 +54,7 @@ def runner_spec(assignment: Assignment, system: System, home: Path, log_end: int
         tasks=tasks,
         stores=stores(assignment, system),
         store_directory=str(assignment.store_directory(home)),
-        default_system=single_system(assignment),
+        default_system=assignment.settings.task.commit_system,
         home=str(home),
         dead_letter_stream=dead_letters,
         poison=poison,
@@ -74,7 +71,7 @@ def runner_spec(assignment: Assignment, system: System, home: Path, log_end: int
 def _commit_spec(assignment: Assignment, log_end: int, epoch: Fence) -> CommitSpec:
     name = checkpoint_log_name(assignment.job)
     settings = assignment.settings
-    system = settings.system(single_system(assignment))
+    system = settings.system(assignment.settings.task.commit_system)
     written = written_together(settings, system.name)
     outputs = tuple(system.name_of(stream) or stream.stream for stream in written)
     return CommitSpec(
@@ -139,7 +136,7 @@ def source_options(
     settings, ssps = assignment.settings, assignment.ssps
     index = {ssp: i for i, ssp in enumerate(ssps)}
     tasks = tuple(tuple(index[ssp] for ssp in task.ssps) for task in assignment.tasks)
-    name = single_system(assignment)
+    name = assignment.settings.task.commit_system
     is_embedded = all(settings.system(one).capabilities.is_embedded for one in {ssp.system for ssp in ssps})
     partitions_at_most = PARTITIONS_AT_MOST
     if by_task and not is_embedded:

@@ -17,7 +17,7 @@ import apsw
 from grete.clock import Clock, SystemClock
 from grete.container.assignment import AssignedTask, Assignment
 from grete.container.control import Control, Ended
-from grete.container.specs import single_system, stores
+from grete.container.specs import stores
 from grete.errors import GreteError
 from grete.grouping.standby import replica_of, task_of_standby
 from grete.model.ids import TaskName
@@ -36,7 +36,7 @@ class StandbyRun:
 
     def __init__(self, assignment: Assignment, home: Path, clock: Clock | None = None) -> None:
         clock = SystemClock() if clock is None else clock
-        settings, name = assignment.settings, single_system(assignment)
+        settings, name = assignment.settings, assignment.settings.task.commit_system
         self._assignment = assignment
         self._directory = assignment.standby_directory(home, replica_of(assignment.container_id))
         self._clock = clock

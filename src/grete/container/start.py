@@ -23,7 +23,7 @@ from grete.container.checkpoints import commit_target, reconcile_checkpoint_stor
 from grete.container.process_state import EndedEpoch
 from grete.container.rewind import apply_startpoints
 from grete.container.samza_state import take_over
-from grete.container.specs import runner_spec, single_system, store_positions
+from grete.container.specs import runner_spec, store_positions
 from grete.errors import StreamRecreated
 from grete.failpoints import failpoint
 from grete.metadata.access import open_coordinator_stream
@@ -68,7 +68,7 @@ class Started:
     @property
     def system_name(self) -> str:
         """The system that the container's checkpoints are in."""
-        return single_system(self.assignment)
+        return self.assignment.settings.task.commit_system
 
     @property
     def next_offsets(self) -> dict[str, int]:
@@ -108,7 +108,7 @@ def prepare(
     Durable on return: the fence and the epoch's right, what an operator or Samza moved, and applied startpoints.
 
     Raises:
-        ConfigError, ApplicationError: the application cannot be loaded, or the inputs are of several systems.
+        ConfigError, ApplicationError: the application cannot be loaded.
         StreamRecreated: an input was deleted and recreated.
         Fenced: another incarnation has taken over.
         LogCorrupted, OffsetOutOfRange, JobError: see `reconcile_checkpoint_store`, `take_over`, `apply_startpoints`
@@ -134,7 +134,7 @@ def steps(
     others: Mapping[str, System] = MappingProxyType({}),
 ) -> Generator[None, None, Started]:
     """As `prepare`; stops after each step, the first of which raises the fence and begins an epoch."""
-    settings, name = assignment.settings, single_system(assignment)
+    settings, name = assignment.settings, assignment.settings.task.commit_system
     set_levels(log_levels(settings.job.modules_folder))
     check_application(settings)
     target = commit_target(assignment, system, clock, store)

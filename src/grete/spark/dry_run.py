@@ -22,7 +22,6 @@ from grete.config.settings import Settings
 from grete.container.assignment import Assignment, parse_assignment
 from grete.container.checkpoints import commit_target
 from grete.container.main_loop import enter
-from grete.container.specs import single_system
 from grete.container.start import Started
 from grete.environment import grete_home
 from grete.errors import GreteError, MissingExtra
@@ -54,7 +53,7 @@ def tried(assignment: Assignment, home: Path) -> dict[str, Any]:
     own = _own_settings(assignment, session.kafka_system_of(assignment))
     if not job.is_pipeline:
         return {"settings": own}
-    settings, name = assignment.settings, single_system(assignment)
+    settings, name = assignment.settings, assignment.settings.task.commit_system
     spark = session.build_session(
         f"grete {assignment.job} dry run",
         Settings.of({**settings.raw, **_LOCAL}),

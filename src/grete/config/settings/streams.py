@@ -179,10 +179,10 @@ def side_inputs(config: Mapping[str, str]) -> dict[str, tuple[SystemStream, ...]
         ConfigError: an entry without a dot.
     """
     found = {}
-    for key in sorted(config):
-        if key.startswith("stores.") and key.endswith(".side.inputs") and key.count(".") == 3:
-            streams = (_named(config, name) for name in java_values.split_commas(config[key]))
-            found[key.split(".")[1]] = tuple(dict.fromkeys(streams))
+    keys_of_stores = (key for key in config if key.startswith("stores.") and key.endswith(".side.inputs"))
+    for key in sorted(key for key in keys_of_stores if key.count(".") == 3):
+        streams = (_named(config, name) for name in java_values.split_commas(config[key]))
+        found[key.split(".")[1]] = tuple(dict.fromkeys(streams))
     return {store: streams for store, streams in found.items() if streams}
 
 
