@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
+
+import apsw
 
 from grete.clock import SystemClock
 from grete.config.settings import Settings
@@ -28,6 +29,17 @@ from grete.testing.chaos.own_job import OwnJob
 from grete.testing.waiting import eventually, patient, reaches
 
 TTL_S = 3.0
+
+
+def opened(file: Path, busy_timeout_ms: int) -> apsw.Connection:
+    """A connection by the library that grete has, since this process has the file open by it too.
+
+    Locks belong to the process: where Python's own sqlite3 closed the file, those of the other library were gone, and
+    two processes wrote at once ("file is not a database", and 44 records of 2,498 that never came).
+    """
+    connection = apsw.Connection(str(file))
+    connection.set_busy_timeout(busy_timeout_ms)
+    return connection
 
 
 class Processor:
@@ -60,17 +72,23 @@ class Processor:
         self.process.kill()
         self.process.wait()
 
+    def _stands_still(self) -> bool:
+        """A signal reaches a thread that waits for the disk some milliseconds later, and it may take the file yet."""
+        threads = Path(f"/proc/{self.process.pid}/task").glob("*/stat")
+        return all(thread.read_text().rpartition(")")[2].split()[0] in "Tt" for thread in threads)
+
     def pause(self) -> None:
         """SIGSTOP; not while it holds the file that all of them write to, which would hold up the whole home."""
 
         def stands_still_with_nothing() -> bool:
             self.process.send_signal(signal.SIGSTOP)
-            with closing(sqlite3.connect(self._file, timeout=0.5, isolation_level=None)) as file:
+            eventually(self._stands_still, "each of its threads has stopped")
+            with closing(opened(self._file, 500)) as file:
                 try:
                     file.execute("BEGIN IMMEDIATE")
                     file.execute("ROLLBACK")
                     return True
-                except sqlite3.OperationalError:
+                except apsw.BusyError:
                     self.resume()
                     return False
 
@@ -175,7 +193,7 @@ class SharedJob:
     def store_is_down(self) -> Iterator[None]:
         """Nothing can be written to the file of the election, the cells and the coordinator stream meanwhile."""
         file = coordinator_file(Settings.of(self.settings), self.home)
-        with closing(sqlite3.connect(file, timeout=10, isolation_level=None)) as connection:
+        with closing(opened(file, 10_000)) as connection:
             connection.execute("BEGIN EXCLUSIVE")
             yield
             connection.execute("ROLLBACK")
