@@ -200,10 +200,10 @@ def is_container(pid: int) -> bool:
 
 def test_lineages_are_kept_there_as_on_a_disk(spark: SparkSession, hdfs: HdfsCluster) -> None:
     place = f"{hdfs.bootstrap}/as on a disk/job-1/container-0/lineages"
-    lineages = HadoopLineages(spark, place)
+    lineages = HadoopLineages.of(spark, place)
     assert lineages.current() is None
     begun = [lineages.start({"kafka.in.0": number}, "the plan", ["kafka.in"]) for number in range(6)]
-    assert HadoopLineages(spark, place).current() == begun[-1]
+    assert HadoopLineages.of(spark, place).current() == begun[-1]
     assert lineages.progress(begun[-1]) is not None, "its folder is there"
     assert [lineages.progress(one) is not None for one in begun] == [False, False, True, True, True, True]
     assert lineages.planned_settings(begun[-1]) == {}
@@ -235,10 +235,10 @@ def test_a_deleted_job_takes_its_lineages_along_or_names_them(
     with open_job(JobId("counting"), must_exist=False) as handle:
         handle.stream.write_config(config, run_id="run-1", reason="")
     place = f"{folder}/counting-1"
-    others = HadoopLineages(spark, f"{hdfs.bootstrap}/deleted/other-1/container-0/lineages")
+    others = HadoopLineages.of(spark, f"{hdfs.bootstrap}/deleted/other-1/container-0/lineages")
     begun = others.start({"local.in.0": 0}, "the plan")
     if is_there:
-        HadoopLineages(spark, f"{place}/container-0/lineages").start({"local.in.0": 0}, "the plan")
+        HadoopLineages.of(spark, f"{place}/container-0/lineages").start({"local.in.0": 0}, "the plan")
         assert files_of(spark, place)
     assert main(["job", "delete", "--job", "counting"]) == 0
     assert f"lineages            {place}" in capsys.readouterr().out
@@ -255,7 +255,7 @@ def test_a_deleted_job_takes_its_lineages_along_or_names_them(
 def test_a_place_that_does_not_answer_or_that_spark_does_not_know_is_named(
     spark: SparkSession, hdfs: HdfsCluster
 ) -> None:
-    lineages = HadoopLineages(spark, f"{hdfs.bootstrap}/away")
+    lineages = HadoopLineages.of(spark, f"{hdfs.bootstrap}/away")
     begun = lineages.start({"kafka.in.0": 0}, "the plan")
     hdfs.kill(1)
     try:
@@ -267,11 +267,11 @@ def test_a_place_that_does_not_answer_or_that_spark_does_not_know_is_named(
         hdfs.ensure_running()
     assert lineages.current() == begun
     with pytest.raises(ConfigError, match=r"spark\.jars\.packages"):
-        HadoopLineages(spark, "nosuch://bucket/folder")
+        HadoopLineages.of(spark, "nosuch://bucket/folder")
     with pytest.raises(FilesUnreachable, match="UnknownHostException"):
-        HadoopLineages(spark, "hdfs://names.invalid/folder")
+        HadoopLineages.of(spark, "hdfs://names.invalid/folder")
     with pytest.raises(ConfigError, match="Name a folder"):
-        HadoopLineages(spark, f"{hdfs.bootstrap}/away/current.json/folder")
+        HadoopLineages.of(spark, f"{hdfs.bootstrap}/away/current.json/folder")
 
 
 QUERIES = Path(__file__).parents[1] / "unit" / "migration" / "spark_checkpoints"

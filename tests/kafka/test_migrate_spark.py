@@ -288,12 +288,12 @@ def test_a_query_that_goes_on_meanwhile_is_noticed_and_nothing_is_written(
     query.run()
     clock = SystemClock()
     settings = submitted_settings(RunOptions(config_paths=[str(job.config)]), job.home, clock)
-    found = take_over_query(query.checkpoint, settings, job.home, clock, discard_state=False)
+    found = take_over_query(query.checkpoint, settings, job.home, clock)
     query.send(10)
     query.run()
     with pytest.raises(JobError, match="still runs: batch 1 was planned"):
         execute(found, settings, job.home, clock)
-    again = take_over_query(query.checkpoint, settings, job.home, clock, discard_state=False)
+    again = take_over_query(query.checkpoint, settings, job.home, clock)
     assert not again.blocks
 
 

@@ -85,9 +85,9 @@ def dry_run(options: RunOptions) -> Planned:
         }
         inputs = _input_partitions(settings, systems)
         model = calculate(settings, inputs, Remembered()).model
-        tried = _tried(settings, model, home)
+        found = tried(settings, model, home)
         opened = stack.enter_context(closing(OutputSystems(settings, own, systems[own], home, clock)))
-        outputs = _outputs(settings, opened, tried)
+        outputs = _outputs(settings, opened, found)
     return Planned(
         settings.job.id,
         settings.job.application_class or settings.job.task_class or "",
@@ -95,9 +95,9 @@ def dry_run(options: RunOptions) -> Planned:
         outputs,
         len(model.containers),
         len(model.tasks),
-        tried.get("output_mode", ""),
-        tried.get("plan"),
-        _zone(submitted, settings) | {key: (value, why) for key, (value, why) in tried["settings"].items()},
+        found.get("output_mode", ""),
+        found.get("plan"),
+        _zone(submitted, settings) | {key: (value, why) for key, (value, why) in found["settings"].items()},
     )
 
 
@@ -132,8 +132,10 @@ def _input_partitions(settings: Settings, systems: Mapping[str, System]) -> dict
     return found
 
 
-def _outputs(settings: Settings, systems: OutputSystems, tried: Mapping[str, Any]) -> dict[str, int | str]:
-    declared, named = settings.task.written_streams, tried.get("streams", {})
+def _outputs(
+    settings: Settings, systems: OutputSystems, application: Mapping[str, Any]
+) -> dict[str, int | str]:
+    declared, named = settings.task.written_streams, application.get("streams", {})
     found: dict[str, int | str] = {}
     for stream in dict.fromkeys([*declared, *(SystemStream.parse(name) for name in named.values() if name)]):
         system, name = systems.written(stream)
@@ -148,8 +150,12 @@ def _outputs(settings: Settings, systems: OutputSystems, tried: Mapping[str, Any
     return found | {name: configured[name].format if name in configured else "" for name in others}
 
 
-def _tried(settings: Settings, model: JobModel, home: Path) -> dict[str, Any]:
-    """What the process of the first container finds out about the application; see `grete.spark.dry_run`."""
+def tried(settings: Settings, model: JobModel, home: Path, *query: str) -> dict[str, Any]:
+    """What the process of the first container finds out about the application; see `grete.spark.dry_run`.
+
+    Raises:
+        ConfigError, ApplicationError, JobError: see `dry_run`.
+    """
     container = next(iter(model.containers.values()))
     with tempfile.TemporaryDirectory(prefix="grete-dry-run-") as folder:
         assignment = _assignment(settings, container, Path(folder))
@@ -157,7 +163,7 @@ def _tried(settings: Settings, model: JobModel, home: Path) -> dict[str, Any]:
         own = {HOME: str(home), CONFIGURED: ",".join(variables(settings.raw))}
         try:
             done = subprocess.run(  # noqa: S603 - our own command, no shell
-                [*_COMMAND, str(answer)],
+                [*_COMMAND, str(answer), *query],
                 input=json.dumps(document(assignment)),
                 env=container_environment(os.environ, own),
                 capture_output=True,

@@ -1,6 +1,6 @@
 """`grete migrate samza --check FILE`: what of a Samza job carries over, key by key; nothing is run or changed.
 
-`grete migrate spark` is in `migrate_spark`.
+`grete migrate spark` is in `migrate_spark`, `to-spark` in `migrate_to_spark`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grete.cli import migrate_spark
+from grete.cli import migrate_spark, migrate_to_spark
 from grete.cli.migrate_take_over import print_take_over, take_over_document
 from grete.cli.options import add_common_options
 from grete.cli.output import cell, print_json
@@ -32,7 +32,7 @@ _EPILOG = (
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    origins = parser.add_subparsers(dest="origin", required=True, metavar="samza|spark")
+    origins = parser.add_subparsers(dest="origin", required=True, metavar="samza|spark|to-spark")
     samza = origins.add_parser("samza", help="a job of Apache Samza", epilog=_EPILOG)
     asked = samza.add_mutually_exclusive_group(required=True)
     asked.add_argument("--check", nargs="+", metavar="FILE", help="the job's configuration; later ones win")
@@ -56,6 +56,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add_common_options(samza)
     samza.set_defaults(run=run)
     migrate_spark.declare(origins)
+    migrate_to_spark.declare(origins)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -33,7 +33,10 @@ def declare(origins: Any) -> None:
         "job's spark.* settings, such as hdfs://host/folder",
     )
     parser.add_argument(
-        "--state", choices=("discard",), help="begin with empty state, though the query keeps some"
+        "--state",
+        choices=("keep", "discard"),
+        help="keep: go on with the query's state, where build makes the query that it was; discard: begin with empty "
+        "state, though the query keeps some",
     )
     parser.add_argument("--execute", action="store_true", help="do it; without, show what would be done")
     add_job_options(parser)
@@ -47,6 +50,7 @@ def run(options: argparse.Namespace) -> int:
     from grete.config.places import place_of
     from grete.environment import grete_home
     from grete.migration.spark_take_over import execute, take_over_query
+    from grete.model.startpoint import StateChoice
     from grete.spark.lineage.location import open_location
 
     if not options.config:
@@ -55,10 +59,11 @@ def run(options: argparse.Namespace) -> int:
     home, clock = grete_home(), SystemClock()
     settings = submitted_settings(RunOptions(config_paths=options.config), home, clock)
     location = open_location(place_of(options.checkpoint), "--checkpoint", settings, say_that_spark_is_asked)
-    found = take_over_query(location, settings, home, clock, discard_state=options.state == "discard")
+    state = StateChoice(options.state) if options.state else None
+    found = take_over_query(location, settings, home, clock, state=state, on_asking=say_that_spark_is_asked)
     executed = options.execute and not found.blocks
     if executed:
-        execute(found, settings, home, clock)
+        execute(found, settings, home, clock, say_that_spark_is_asked)
     if options.output == "json":
         print_json({**_document(found), "executed": executed})
     else:

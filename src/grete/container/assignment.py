@@ -72,9 +72,7 @@ class Assignment:
 
     def lineage_place(self, home: Path) -> Path | str:
         """Where the container of a pipeline keeps lineages; a text is an address of Hadoop's."""
-        place = self.settings.job.lineage_place(self.job, home)
-        own = f"container-{self.container_id}/lineages"
-        return f"{place}/{own}" if isinstance(place, str) else place / own
+        return self.settings.job.container_lineages(self.job, home, self.container_id)
 
     def store_directory(self, home: Path) -> Path:
         """Store files are kept by task, not by container: a task that moves on one host finds its files."""

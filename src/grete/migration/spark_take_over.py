@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from grete.checkpoint.applied_startpoints import Applied, applied_entry
@@ -24,29 +24,31 @@ from grete.coordinator.job_model import Remembered, calculate
 from grete.errors import HeldByOther, JobError, JobNotFound
 from grete.migration.note import Note, NoteSection, Outcome
 from grete.migration.spark_query import Offsets, OldQuery, read_query
+from grete.migration.spark_state import Rebuilt, begin_lineage, cannot_keep, of_state, rebuilt
 from grete.migration.take_over import Ends, TaskTakeOver, ends_of, remembered_by, written_checkpoints
 from grete.model.ids import JobId, SystemStream, SystemStreamPartition, TaskName
 from grete.model.startpoint import StateChoice
 from grete.operations import open_job
 from grete.operations.job_handle import JobHandle
-from grete.spark.lineage.location import Location
+from grete.spark.lineage.location import Location, OnAsking
 from grete.systems.admin import PartitionOffsets
 from grete.systems.factory import open_system
 
-READING_STATE = 'spark.streams.active; spark.read.format("statestore").load(CHECKPOINT)'
-"""Reads Spark's state in a fresh session. Spark 4.2.0 makes the coordinator of its state stores, without which its
-reader fails with CANNOT_LOAD_STATE_STORE (SPARK-58973), only when somebody asks for `streams`."""
 _STOP = "stop it first; a job that runs has checkpoints of its own"
 
 
 @dataclass(frozen=True, slots=True)
 class SparkTakeOver:
-    """What was found. `tasks` are those of grete's job model, with the checkpoints that are to be written."""
+    """What was found. `tasks` are those of grete's job model, with the checkpoints that are to be written.
+
+    `rebuilt` is what the job's lineage goes on as, where the query's state is kept.
+    """
 
     job: JobId
     query: OldQuery
     tasks: tuple[TaskTakeOver, ...]
     notes: tuple[Note, ...]
+    rebuilt: Rebuilt | None = None
 
     @property
     def blocks(self) -> bool:
@@ -55,14 +57,24 @@ class SparkTakeOver:
 
 
 def take_over_query(
-    location: Location, settings: Settings, home: Path, clock: Clock, *, discard_state: bool
+    location: Location,
+    settings: Settings,
+    home: Path,
+    clock: Clock,
+    *,
+    state: StateChoice | None = None,
+    on_asking: OnAsking = lambda what: None,
 ) -> SparkTakeOver:
     """Look at a query's checkpoint location and at the job that is to go on from it. Writes nothing.
+
+    `state` is what shall become of Spark's state: kept, where the plan of `build` fits it, or discarded. None: the
+    query has none.
 
     Raises:
         ConfigError, JobError, SparkLogUnreadable: see `read_query`; or the configuration makes no job model.
         HeldByOther: the job runs.
         LogError, StreamError: brokers do not answer, or an input is not there.
+        ApplicationError: with `state` kept, as `grete run --dry-run`.
     """
     query, job = read_query(location), settings.job.id
     with _existing(job, settings) as handle:
@@ -86,12 +98,18 @@ def take_over_query(
     )
     notes = [
         *_has_checkpoints(settings, job, home, clock, [task.task for task in tasks]),
-        *_of_query(query, discard_state=discard_state),
+        *_of_query(query, keeps=state is StateChoice.KEEP),
         *_of_time_zone(query, settings, in_force),
         *_of_streams(query, settings, ends),
         *(note for ssp, offset in wanted.items() for note in _of_offset(ssp, offset, settings, ends)),
     ]
-    return SparkTakeOver(job, query, tasks, tuple(notes))
+    if state is StateChoice.KEEP:
+        notes += cannot_keep(query, settings, model)
+    built = None
+    if state is StateChoice.KEEP and not any(note.outcome is Outcome.BLOCKS for note in notes):
+        built = rebuilt(query, with_time_zone(settings, in_force), model, home, on_asking)
+    notes += of_state(query, state, built)
+    return SparkTakeOver(job, query, tasks, tuple(notes), built)
 
 
 @contextmanager
@@ -145,7 +163,7 @@ def _has_checkpoints(
         )
 
 
-def _of_query(query: OldQuery, *, discard_state: bool) -> Iterator[Note]:
+def _of_query(query: OldQuery, *, keeps: bool) -> Iterator[Note]:
     """What is to be said of the query itself: what it planned, what is no Kafka, and what it keeps."""
     if query.committed < 0:
         says = "no batch of the query was committed: everything begins where the query began"
@@ -158,6 +176,10 @@ def _of_query(query: OldQuery, *, discard_state: bool) -> Iterator[Note]:
         )
         yield Note(NoteSection.CHECKPOINTS, f"offsets/{query.planned}", Outcome.AS_IS, says)
     for source, shown in query.foreign.items():
+        if keeps:
+            says = f"it is not a source of Kafka; Spark goes on with it from {shown}"
+            yield Note(NoteSection.STREAMS, f"source {source}", Outcome.AS_IS, says)
+            continue
         says = f"it is not a source of Kafka, and is left out; Spark had come to {shown}"
         way_out = "bring its records into a topic, or let this part of the query stay with Spark"
         yield Note(NoteSection.STREAMS, f"source {source}", Outcome.NO_EFFECT, says, way_out)
@@ -169,26 +191,6 @@ def _of_query(query: OldQuery, *, discard_state: bool) -> Iterator[Note]:
             f"sources that read the same topic are at different offsets: {'; '.join(query.apart[:5])}",
             "run the query once more with trigger(availableNow=True) while nothing is appended, so that they meet",
         )
-    if query.operators:
-        yield _of_state(query, discard_state=discard_state)
-
-
-def _of_state(query: OldQuery, *, discard_state: bool) -> Note:
-    outcome = Outcome.NO_EFFECT if discard_state else Outcome.BLOCKS
-    watermark = (
-        f"the watermark is {query.watermark_ms} ms since 1970" if query.watermark_ms else "no watermark"
-    )
-    return Note(
-        NoteSection.STORES,
-        "state",
-        outcome,
-        f"the query keeps state ({', '.join(query.operators)}; {watermark}), which stays with Spark: grete's first "
-        "batch begins with empty state",
-        f"read it as a table ({READING_STATE}) and add it to the output or join it "
-        "in build; or begin before what the state was made of: after --execute, grete checkpoint rewind --to "
-        "timestamp:TIME --state discard, which repeats outputs"
-        + ("" if discard_state else ". --state discard says that empty state is right"),
-    )
 
 
 def _of_time_zone(query: OldQuery, settings: Settings, in_force: Settings | None) -> Iterator[Note]:
@@ -285,8 +287,16 @@ def _of_offset(ssp: SystemStreamPartition, offset: int, settings: Settings, ends
     )
 
 
-def execute(found: SparkTakeOver, settings: Settings, home: Path, clock: Clock) -> None:
-    """Write the checkpoints that were found, in one append, durable on return.
+def execute(
+    found: SparkTakeOver,
+    settings: Settings,
+    home: Path,
+    clock: Clock,
+    on_asking: OnAsking = lambda what: None,
+) -> None:
+    """Write the checkpoints that were found, in one append, durable on return; before them the state that is kept.
+
+    Killed in between, nothing was taken over, and it can be done again.
 
     Raises:
         HeldByOther: the job was started meanwhile.
@@ -302,14 +312,26 @@ def execute(found: SparkTakeOver, settings: Settings, home: Path, clock: Clock) 
                 f"the query in {found.query.folder} still runs: batch {now.planned} was planned, and {now.committed} "
                 f"committed, since this was worked out. Stop it first; nothing was written"
             )
-        _write(found, settings, home, clock)
+        _write(found, _commit(found, settings, home, on_asking), settings, home, clock)
 
 
-def _write(found: SparkTakeOver, settings: Settings, home: Path, clock: Clock) -> None:
-    commits = {task.task: TaskCommit(dict(task.checkpoint)) for task in found.tasks if task.checkpoint}
+def _commit(found: SparkTakeOver, settings: Settings, home: Path, on_asking: OnAsking) -> TaskCommit:
+    """What every task's checkpoint says beside its offsets. Begins the lineage that it names."""
+    query, built = found.query, found.rebuilt
+    if built is None:
+        return TaskCommit({})
+    starting = {str(ssp): int(at) + 1 for task in found.tasks for ssp, at in task.checkpoint.items()}
+    lineage = begin_lineage(query, built, starting, settings, home, on_asking)
+    return TaskCommit({}, lineage, query.committed, has_foreign_sources="" in built.sources)
+
+
+def _write(found: SparkTakeOver, commit: TaskCommit, settings: Settings, home: Path, clock: Clock) -> None:
+    commits = {
+        task.task: replace(commit, offsets=dict(task.checkpoint)) for task in found.tasks if task.checkpoint
+    }
     grouper = settings.job.ssp_grouper
     entries = moved_entries(commits, grouper=grouper)
-    if settings.job.is_pipeline:
+    if settings.job.is_pipeline and not commit.lineage:
         # so that the first start begins a lineage without Spark's state, as after a rewind with --state discard
         begun = Applied({}, StateChoice.DISCARD)
         entries += [applied_entry(task, begun, grouper=grouper) for task in sorted(commits)]

@@ -1,8 +1,10 @@
 """Loads an application as a container does, and builds a pipeline's plan, without running it.
 
-`python -m grete.spark.dry_run FILE` reads an assignment (`wire.container_protocol`) from standard input and writes a
-JSON object into FILE: `{"settings": {key: [value, reason]}}`, for a pipeline with `{"output_mode", "plan": {output:
-text}, "streams": {output: stream or null}}`, or `{"error", "exit_code"}`.
+`python -m grete.spark.dry_run FILE [QUERY]` reads an assignment (`wire.container_protocol`) from standard input and
+writes a JSON object into FILE: `{"settings": {key: [value, reason]}}`, for a pipeline with `{"output_mode", "plan":
+{output: text}, "streams": {output: stream or null}}`, or `{"error", "exit_code"}`. With QUERY, a copy of a query's
+checkpoint location (`spark.lineage.query_files`), also `{"lineage": {"plan", "sources", "kept", "misfit"}}`: how a
+lineage describes the pipeline, and why it does not fit the query, "" where it does.
 """
 
 from __future__ import annotations
@@ -34,8 +36,10 @@ _LOCAL = {"spark.master": "local[1]"}
 """A plan needs no executors: nothing is asked of a cluster."""
 
 
-def tried(assignment: Assignment, home: Path) -> dict[str, Any]:
+def tried(assignment: Assignment, home: Path, query: Path | None = None) -> dict[str, Any]:
     """Load the application, and build a pipeline's plan. Nothing is read or written but by the application itself.
+
+    `query`: a copy of a query's checkpoint location, which the plan is compared with.
 
     Raises:
         ConfigError, ApplicationError: it cannot be loaded, or Spark refuses its plan.
@@ -74,8 +78,9 @@ def tried(assignment: Assignment, home: Path) -> dict[str, Any]:
             built = run.plan()
             mode = built.output_mode
             plan = {name: plan_text.checked_plan(frame, mode) for name, frame in built.frames.items()}
+            lineage = {} if query is None else {"lineage": run.compared(built, query)}
     streams = {name: None if stream is None else str(stream) for name, stream in built.streams.items()}
-    return {"output_mode": mode, "plan": plan, "streams": streams, "settings": own}
+    return {"output_mode": mode, "plan": plan, "streams": streams, "settings": own, **lineage}
 
 
 def _own_settings(assignment: Assignment, kafka_system: str | None) -> dict[str, tuple[str, str]]:
@@ -96,7 +101,8 @@ def _own_settings(assignment: Assignment, kafka_system: str | None) -> dict[str,
 def main() -> int:
     """Answer; also of what went wrong."""
     try:
-        answer = tried(parse_assignment(json.load(sys.stdin), working_folder()), grete_home())
+        query = Path(sys.argv[2]) if len(sys.argv) > 2 else None
+        answer = tried(parse_assignment(json.load(sys.stdin), working_folder()), grete_home(), query)
     except GreteError as error:
         answer = {"error": str(error), "exit_code": exit_code(error)}
     Path(sys.argv[1]).write_text(json.dumps(answer))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from grete.cli import main as command_line
-from grete.migration.spark_take_over import READING_STATE
+from grete.migration.spark_state import READING_STATE
 
 ROOT = Path(__file__).parents[3]
 DOCUMENTS = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")])

@@ -431,6 +431,15 @@ SHAPES: Mapping[str, Shape] = {
         ],
         "executed": "truth",
     },
+    "migrate to-spark": {
+        "job": "text",
+        "lineage": "text: the folder or address that is copied",
+        "committed": "integer: the last batch",
+        "sources": ["text: `system.stream`, empty for a source that is not grete's"],
+        "operators": ["text: that keep state, in Spark's words"],
+        "checkpoint": "text",
+        "executed": "truth",
+    },
 }
 
 

@@ -145,6 +145,11 @@ class JobSettings(Section):
         place = place_of(named)
         return f"{place}/{job.key}" if isinstance(place, str) else place.absolute() / job.key
 
+    def container_lineages(self, job: JobId, home: Path, container: ContainerId) -> Path | str:
+        """As `lineage_place`, of one container."""
+        place, own = self.lineage_place(job, home), f"container-{container}/lineages"
+        return f"{place}/{own}" if isinstance(place, str) else place / own
+
     @property
     def has_lineages_on_hadoop(self) -> bool:
         """Whether lineages are at an address of Hadoop's, which is no folder of this machine."""

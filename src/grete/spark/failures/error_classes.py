@@ -181,6 +181,15 @@ def refused(text: str, checkpoint: str = "", *, has_worked: bool = False) -> Gre
     return None
 
 
+def wrong_with(text: str) -> str:
+    """What is wrong by an exception's text, in a few words; "" of one that is not in the table."""
+    for name, meaning, said in _known(text):
+        return (
+            changed_state(text) or f"{meaning.wrong} ({name}: {shortened(' '.join(said.split()), _LONGEST)})"
+        )
+    return ""
+
+
 def _known(text: str) -> Iterator[tuple[str, Meaning, str]]:
     """What the table has of it: error classes, exceptions, and a file of a lineage that cannot be read."""
     for name, said in _CLASS.findall(text):

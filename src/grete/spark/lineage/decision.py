@@ -183,7 +183,7 @@ def with_query(
     if isinstance(decision, StartNew):
         return replace(decision, lineage=replace(lineage, sources=sources, kept=kept or ""))
     if lineage.sources != sources:
-        reason = f"build reads {_listed(sources)}, in this order, and read {_listed(lineage.sources)} before"
+        reason = f"build reads {listed(sources)}, in this order, and read {listed(lineage.sources)} before"
     elif lineage.kept == "" and kept is not None:
         reason = f"build keeps state in Spark now ({kept}), and kept none before"
     else:
@@ -192,7 +192,8 @@ def with_query(
     return StartNew(reason, new, unfinished=True, kept_before=lineage.kept)
 
 
-def _listed(sources: Sequence[str]) -> str:
+def listed(sources: Sequence[str]) -> str:
+    """A query's sources, for people."""
     return ", ".join(source or "a source of Spark's" for source in sources)
 
 

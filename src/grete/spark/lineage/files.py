@@ -24,8 +24,9 @@ from grete.failpoints import failpoint
 from grete.model.ids import SystemStreamPartition
 from grete.private_files import replace_file
 from grete.spark.lineage.decision import LineageInfo
-from grete.spark.lineage.location import Location
+from grete.spark.lineage.location import Location, WritableLocation
 from grete.spark.lineage.offset_log import SparkProgress, read_progress
+from grete.spark.lineage.query_files import copy_all
 from grete.spark.lineage.source_log import SparkLogUnreadable, batches, read_planned
 
 CURRENT = "current.json"
@@ -36,20 +37,20 @@ _KEPT = 3
 class Lineages(ABC):
     """The lineages of one container of one job."""
 
-    def __init__(self, place: Location, topics: Mapping[str, str] = MappingProxyType({})) -> None:
+    def __init__(self, place: WritableLocation, topics: Mapping[str, str] = MappingProxyType({})) -> None:
         """`topics`: see `offset_log.read_batch_end`."""
         self._place = place
         self._topics = topics
 
     def current(self) -> LineageInfo | None:
-        """The lineage started last, None when there is none or its description is unreadable."""
-        return _current(self._place)
+        """See `current_lineage`."""
+        return current_lineage(self._place)
 
     @abstractmethod
     def lock(self, lineage: LineageInfo) -> bool:
         """Take the lineage for this process; False when another living process has it."""
 
-    def spark_checkpoint(self, lineage: LineageInfo) -> Location:
+    def spark_checkpoint(self, lineage: LineageInfo) -> WritableLocation:
         """Spark's checkpoint location of a lineage; its text is what Spark takes."""
         return self._place / lineage.id / "spark"
 
@@ -75,12 +76,19 @@ class Lineages(ABC):
         plan: str,
         sources: Sequence[str] = (),
         kept: str | None = None,
+        *,
+        taken_over: Location | None = None,
     ) -> LineageInfo:
-        """Begin a new lineage and make it the current one. Durable on return."""
+        """Begin a new lineage and make it the current one. Durable on return.
+
+        `taken_over` is a query's checkpoint location, a copy of which it goes on from.
+        """
         lineage = LineageInfo(uuid.uuid4().hex, dict(starting_offsets), plan, tuple(sources), kept)
         locked = self.lock(lineage)
         assert locked, "a lineage that no other process knows of is locked"
         self._make(lineage)
+        if taken_over is not None:
+            copy_all(taken_over, self.spark_checkpoint(lineage))
         failpoint("lineage.locked")
         self._write(CURRENT, orjson.dumps(asdict(lineage)))
         failpoint("lineage.current")
@@ -173,7 +181,7 @@ def foreign_offsets(place: Location, lineage: str, batch: int) -> dict[str, str]
         SparkLogUnreadable: Spark's offset log is damaged.
         ConfigError, FilesUnreachable: see `HadoopLocation`.
     """
-    known, checkpoint = _current(place), place / lineage / "spark"
+    known, checkpoint = current_lineage(place), place / lineage / "spark"
     if known is None or known.id != lineage or batch not in batches(checkpoint / "offsets"):
         return None
     ends = read_planned(checkpoint, batch).ends
@@ -186,11 +194,12 @@ def foreign_offsets(place: Location, lineage: str, batch: int) -> dict[str, str]
 
 def kept_by(place: Location, lineage: str) -> str | None:
     """What a lineage has in Spark alone, "" for nothing: see `LineageInfo`. None where its record is not."""
-    known = _current(place)
+    known = current_lineage(place)
     return None if known is None or known.id != lineage else known.kept
 
 
-def _current(place: Location) -> LineageInfo | None:
+def current_lineage(place: Location) -> LineageInfo | None:
+    """The lineage of a container that began last; None where there is none, or its description is unreadable."""
     try:
         document = orjson.loads((place / CURRENT).read_bytes())
         starting = document["starting_offsets"]

@@ -62,6 +62,18 @@ class Location(Protocol):
         ...
 
 
+class WritableLocation(Location, Protocol):
+    """One where files can be put."""
+
+    def write_bytes(self, content: bytes, /) -> object:
+        """Make the file, or put it in the place of another one.
+
+        Raises:
+            OSError: there is no room, or it may not be written.
+        """
+        ...
+
+
 def open_location(place: Path | str, named_by: str, settings: Settings, on_asking: OnAsking) -> Location:
     """A place for a process without Spark, as `grete.config.places.place_of` tells it; an address starts a JVM.
 

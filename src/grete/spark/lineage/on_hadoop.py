@@ -23,17 +23,22 @@ from grete.spark.lineage.hadoop_files import HadoopLocation
 class HadoopLineages(Lineages):
     """Lineages on a file system of Hadoop's."""
 
-    def __init__(
-        self, spark: SparkSession, address: str, topics: Mapping[str, str] = MappingProxyType({})
-    ) -> None:
+    def __init__(self, root: HadoopLocation, topics: Mapping[str, str] = MappingProxyType({})) -> None:
         """See Lineages.
 
         Raises:
             ConfigError, FilesUnreachable: the place cannot be made.
         """
-        self._root = HadoopLocation.of(spark, address, LINEAGE_DIR.name)
-        super().__init__(self._root, topics)
+        self._root = root
+        super().__init__(root, topics)
         self._root.mkdir()
+
+    @classmethod
+    def of(
+        cls, spark: SparkSession, address: str, topics: Mapping[str, str] = MappingProxyType({})
+    ) -> HadoopLineages:
+        """Those at an address; raises as `__init__`."""
+        return cls(HadoopLocation.of(spark, address, LINEAGE_DIR.name), topics)
 
     def lock(self, lineage: LineageInfo) -> bool:
         """See the head of this module."""

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import reduce
+from pathlib import Path
+from typing import Any
 
 from py4j.protocol import Py4JNetworkError
 from pyspark.sql import DataFrame, SparkSession
@@ -38,12 +40,14 @@ from grete.spark.lineage.decision import (
     LineageInfo,
     StartNew,
     decide_lineage,
+    listed,
     refuse_to_lose_state,
     with_query,
 )
 from grete.spark.lineage.files import LineageDirectory, Lineages
-from grete.spark.lineage.offset_log import SparkProgress
+from grete.spark.lineage.offset_log import SparkProgress, read_batch_end
 from grete.spark.lineage.on_hadoop import HadoopLineages
+from grete.spark.lineage.source_log import SparkLogUnreadable, batches
 from grete.spark.pipeline import columns_used
 from grete.spark.pipeline.batch import PipelineBatches
 from grete.spark.pipeline.beside import PipelineBeside
@@ -66,6 +70,7 @@ from grete.spark.pipeline.plan_checks import check_containers, gathers
 from grete.spark.pipeline.query import Query, QuerySettings, RunBatch
 from grete.spark.pipeline.query_progress import ProgressReader
 from grete.spark.pipeline.same_inputs import SameInputs
+from grete.spark.pipeline.tried_on import misfit
 from grete.spark.sinks.factory import Sinks, check_format, output_streams
 from grete.spark.sinks.rows import check_types
 from grete.spark.sinks.upserts import check_upsert
@@ -83,7 +88,7 @@ class BuiltPlan:
     """The frame of each output by its name, and the stream that it goes to; None for what is no stream.
 
     `shared` is the query that they make together, `sources` what it reads, in Spark's order. `dead_letters` is the
-    output that is none of `build`'s.
+    output that is none of `build`'s. `fixed` is what must not change within a lineage, in words.
     """
 
     frames: Mapping[str, DataFrame]
@@ -91,7 +96,8 @@ class BuiltPlan:
     output_mode: str
     shared: Shared
     sources: tuple[str, ...]
-    dead_letters: str | None = None
+    dead_letters: str | None
+    fixed: str
 
 
 class PipelineRun:
@@ -110,7 +116,7 @@ class PipelineRun:
         self._topics = renamed_topics(self._settings)
         place = started.assignment.lineage_place(started.home)
         self._lineages: Lineages = (
-            HadoopLineages(spark, place, self._topics)
+            HadoopLineages.of(spark, place, self._topics)
             if isinstance(place, str)
             else LineageDirectory(place, self._topics)
         )
@@ -238,6 +244,19 @@ class PipelineRun:
         pipeline = self._load_pipeline()
         return self._built(pipeline, self._decide_lineage(self._fixed(pipeline)))
 
+    def compared(self, built: BuiltPlan, query: Path) -> dict[str, Any]:
+        """How a lineage would describe what is built, and as `misfit` why it does not fit a query's location.
+
+        `query` is a copy, see `copy_without_state`, and is written to.
+        """
+        try:
+            read_batch_end(query, batches(query / "offsets")[-1], built.sources, self._topics)
+            problem = misfit(built.shared.frame, built.output_mode, query)
+        except SparkLogUnreadable as error:
+            problem = f"build reads {listed(built.sources)}, in this order: {error}"
+        kept = _kept_by_spark(built)
+        return {"plan": built.fixed, "sources": built.sources, "kept": kept or "", "misfit": problem}
+
     def close(self) -> None:
         """Release the lineage's lock, and end the application's process if there is one."""
         self._held.close()
@@ -287,7 +306,13 @@ class PipelineRun:
         letters = {name: SystemStream.parse(name) for name in frames if name not in streams}
         sources = sources_of(shared.frame)
         return BuiltPlan(
-            frames, streams | letters, pipeline.output_mode, shared, sources, next(iter(letters), None)
+            frames,
+            streams | letters,
+            pipeline.output_mode,
+            shared,
+            sources,
+            next(iter(letters), None),
+            self._fixed(pipeline),
         )
 
     def _encoded(self, frame: DataFrame, stream: SystemStream | None) -> DataFrame:

@@ -1,0 +1,85 @@
+"""The files of a query's checkpoint location: all, or those by which Spark judges whether a plan fits them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from grete.spark.lineage.location import Location, WritableLocation
+from grete.spark.lineage.source_log import batches
+
+_PARTITION = "0"
+"""Spark writes the columns of an operator's state beside the state of this partition."""
+
+
+def copy_all(query: Location, to: WritableLocation) -> None:
+    """Copy a checkpoint location into a folder. Durable on return: its thousands of files reach the disk together.
+
+    Raises:
+        OSError: there is no room, or a file cannot be read.
+        FilesUnreachable, ConfigError: see `HadoopLocation`.
+    """
+    if isinstance(query, Path) and isinstance(to, Path):
+        shutil.copytree(query, to, dirs_exist_ok=True)
+    else:
+        for path, file in _files_below(query):
+            _write(to / path, file)
+    if isinstance(to, Path):
+        os.sync()
+
+
+def _files_below(folder: Location, at: str = "") -> Iterator[tuple[str, Location]]:
+    """Every file in the folder and in those below it, with its path from there."""
+    for found in folder.iterdir():
+        path = f"{at}{found.name}"
+        if found.is_dir():
+            yield from _files_below(found, f"{path}/")
+        else:
+            yield path, found
+
+
+def copy_without_state(query: Location, to: Path) -> None:
+    """Copy what Spark reads before it computes a batch: its logs, where sources began, and which operators keep what.
+
+    The copy stands before the last batch that was planned, so that a query that starts in it plans that one again.
+
+    Raises:
+        OSError: a file cannot be read or written.
+    """
+    last = batches(query / "offsets")[-1]
+    for name, number in (("offsets", last), ("offsets", last - 1), ("commits", last - 1)):
+        if number in batches(query / name):
+            _write(to / name / str(number), query / name / str(number))
+    _write(to / "metadata", query / "metadata")
+    for name in ("sources", "state"):
+        found = _files_below(query / name) if name == "sources" else _descriptions(query / name)
+        for path, file in found if (query / name).is_dir() else ():
+            _write(to / name / path, file)
+
+
+def _descriptions(state: Location) -> Iterator[tuple[str, Location]]:
+    """What is said of each operator's state: in folders whose names begin with an underscore."""
+    for operator in state.iterdir():
+        for found in operator.iterdir() if operator.is_dir() else ():
+            at = f"{operator.name}/{found.name}/"
+            if found.name.startswith("_"):
+                yield from _files_below(found, at)
+            elif found.name == _PARTITION:
+                yield from _of_stores(found, at)
+
+
+def _of_stores(folder: Location, at: str) -> Iterator[tuple[str, Location]]:
+    """Of a partition's stores; a join has four, each in a folder."""
+    for found in folder.iterdir():
+        if found.name.startswith("_"):
+            yield from _files_below(found, f"{at}{found.name}/")
+        elif "." not in found.name and found.is_dir():
+            yield from _of_stores(found, f"{at}{found.name}/")
+
+
+def _write(to: WritableLocation, file: Location) -> None:
+    if isinstance(to, Path):
+        to.parent.mkdir(parents=True, exist_ok=True)
+    to.write_bytes(file.read_bytes())
