@@ -1,4 +1,4 @@
-"""How fast a lost store is back: from its changelog, and from a standby copy. `python -m benchmarks.standby`."""
+"""How fast a lost store is back: from its changelog, a standby copy, a snapshot. `python -m benchmarks.standby`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from grete.systems.commit_group import CommitGroup, SegmentWrite
 from grete.systems.local.system import LocalSystem
 from grete.systems.records import pack, unpack_changes
 from grete.tasks.stores.file import StoreFile
-from grete.tasks.stores.warm_copy import take_over
+from grete.tasks.stores.snapshots import snapshot_copies, take
+from grete.tasks.stores.warm_copy import standby_copies, take_over
 
 KEYS = 1_000_000
 BEHIND = 10_000
@@ -48,13 +49,30 @@ def run(keys: int = KEYS) -> dict[str, float]:
 
         lost = directory / "taken" / "store.db"
         begun = time.perf_counter()
-        taken = StoreFile(lost, "changelog", refill=lambda: take_over(lost, "changelog", [copy]))
+        copies = standby_copies([copy], "changelog")
+        taken = StoreFile(lost, "changelog", refill=lambda: take_over(lost, copies))
         settle(taken, keys + BEHIND)
         warm_s = time.perf_counter() - begun
 
+        folder = directory / "snapshots"
+        begun = time.perf_counter()
+        whole = take(copy, folder, "changelog")
+        first_s = time.perf_counter() - begun
+        moved = directory / "moved" / "store.db"
+        begun = time.perf_counter()
+        found = StoreFile(
+            moved, "changelog", refill=lambda: take_over(moved, snapshot_copies(folder, "changelog"))
+        )
+        settle(found, keys + BEHIND)
+        snapshot_s = time.perf_counter() - begun
+        begun = time.perf_counter()
+        more = take(moved, folder, "changelog")
+        next_s = time.perf_counter() - begun
+
         assert list(taken.scan(b"0", b"01")) == list(cold.scan(b"0", b"01"))
         size = (directory / "local" / "streams.db").stat().st_size
-        for file in (standby, cold, taken):
+        assert list(found.scan(b"0", b"01")) == list(cold.scan(b"0", b"01"))
+        for file in (standby, cold, taken, found):
             file.close()
         system.close()
     return {
@@ -64,6 +82,12 @@ def run(keys: int = KEYS) -> dict[str, float]:
         "cold_restore_mb_per_s": round(size / 1e6 / cold_s, 1),
         "take_over_s": round(warm_s, 2),
         "take_over_to_cold_restore": round(warm_s / cold_s, 3),
+        "snapshot_restore_s": round(snapshot_s, 2),
+        "snapshot_restore_to_cold_restore": round(snapshot_s / cold_s, 3),
+        "first_snapshot_s": round(first_s, 2),
+        "first_snapshot_mb": round(whole / 1e6, 1),
+        "next_snapshot_s": round(next_s, 2),
+        "next_snapshot_mb": round(more / 1e6, 1),
     }
 
 

@@ -80,6 +80,8 @@ def _print(options: argparse.Namespace, shown: str, found: Belongings, why_left:
     if found.log_stream:
         print(f"  log stream          {found.log_stream}")
     print(f"  folder              {found.folder}")
+    if found.snapshots:
+        print(f"  snapshots           {found.snapshots}")
     also = "".join(f", {name} too (other jobs may write it)" for name in found.left)
     if why_left:
         also += f", lineages at {found.lineages} too: remove them by hand ({why_left})"

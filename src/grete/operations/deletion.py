@@ -43,6 +43,8 @@ class Belongings:
     """Streams of logs and diagnostics that stay, since other jobs may write them."""
     lineages: str = ""
     """The address of a pipeline's lineages on a file system of Hadoop's."""
+    snapshots: str = ""
+    """The folder of the stores' snapshots."""
 
     def document(self) -> dict[str, object]:
         """As JSON."""
@@ -55,6 +57,7 @@ class Belongings:
             "log_stream": self.log_stream,
             "left": list(self.left),
             "lineages": self.lineages,
+            "snapshots": self.snapshots,
         }
 
 
@@ -77,6 +80,7 @@ def belongings(handle: JobHandle) -> Belongings:
         tuple(_checkpoint_copies(handle)),
         *_log_streams(handle),
         str(lineages) if is_elsewhere else "",
+        str(settings.job.snapshot_directory or ""),
     )
 
 
@@ -138,7 +142,7 @@ def delete_job(handle: JobHandle, on_asking: OnAsking) -> str:
         found, settings = belongings(handle), handle.settings
         job = settings.job
         standby, lineages = (of(handle.job, handle.home) for of in (job.standby_directory, job.lineage_place))
-        for folder in (Path(found.folder), standby, lineages):
+        for folder in (Path(found.folder), standby, lineages, job.snapshot_directory):
             if isinstance(folder, Path):
                 shutil.rmtree(folder, ignore_errors=True)
         if elsewhere is not None:

@@ -30,7 +30,8 @@ from grete.tasks.spec import RunnerSpec, StoreSpec, TaskProgress, TaskSpec
 from grete.tasks.stores.file import ReadChanges, StoreFile
 from grete.tasks.stores.paths import store_identity, store_path
 from grete.tasks.stores.restoring import Restoring
-from grete.tasks.stores.warm_copy import take_over
+from grete.tasks.stores.snapshots import SnapshotTaker, snapshot_copies
+from grete.tasks.stores.warm_copy import Copy, standby_copies, take_over
 
 if TYPE_CHECKING:
     from grete.tasks.isolated.worker import HostedTask
@@ -67,6 +68,7 @@ class TaskWorker(Undoable):
         self.stores: dict[str, TaskStore[StoreFile]] = {
             store.name: self._open_store(store) for store in spec.stores
         }
+        self._snapshot_takers = {store.name: self._snapshot_taker(store) for store in spec.stores}
         self.instance: StreamTask | None = None
         self._side_inputs: SideInputs | None = None
         self.timers = Timers(is_heard=False)
@@ -83,17 +85,35 @@ class TaskWorker(Undoable):
 
     def _open_store(self, store: StoreSpec) -> TaskStore[StoreFile]:
         path, identity = self._place(self._spec.store_directory, store)
-        copies = [self._place(directory, store)[0] for directory in self._spec.standby_directories]
         what = f"store {store.name!r} of task {self.task.name!r}"
         file = StoreFile(
             path,
             identity,
-            refill=lambda: take_over(path, identity, copies),
+            refill=lambda: take_over(path, self._copies(store, identity)),
             restoring=Restoring(what, self._clock.monotonic_s, self.metrics.restored),
             now_ms=self._clock.wall_ms,
             ttl_ms=store.ttl_ms,
         )
         return task_store(file, self._serdes_of_store(store.name), store.ttl_ms, self._clock.wall_ms)
+
+    def _copies(self, store: StoreSpec, identity: str) -> Iterator[Copy]:
+        """What there is of it elsewhere."""
+        standbys = [self._place(directory, store)[0] for directory in self._spec.standby_directories]
+        yield from standby_copies(standbys, identity)
+        if (folder := self._snapshot_folder(store)) is not None:
+            yield from snapshot_copies(folder, identity)
+
+    def _snapshot_folder(self, store: StoreSpec) -> Path | None:
+        directory = self._settings.job.snapshot_directory
+        return (
+            None if directory is None else store_path(directory, self.task.name, store.name).with_suffix("")
+        )
+
+    def _snapshot_taker(self, store: StoreSpec) -> SnapshotTaker | None:
+        folder = self._snapshot_folder(store)
+        if folder is None:
+            return None
+        return SnapshotTaker(folder, self._settings.job.snapshot_interval_ms, self._clock.wall_ms)
 
     def _place(self, directory: str, store: StoreSpec) -> tuple[Path, str]:
         return (
@@ -110,6 +130,8 @@ class TaskWorker(Undoable):
             unpack = partial(unpack_changes, has_times=spec.is_expiring)
             store.file.settle(progress.store_positions.get(name, 0), progress.token, changes, unpack)
             store.begin_batch(continues=continues)
+            if (taker := self._snapshot_takers[name]) is not None:
+                taker.look(store.file.path, store_identity(spec, self.task.changelog_partition))
         failpoint("task.before-init")
         self.control.wants_commit = False
         try:

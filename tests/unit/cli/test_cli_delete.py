@@ -79,6 +79,7 @@ def test_without_execute_it_is_said_what_would_go_and_nothing_does(
         "log_stream": "",
         "left": [],
         "lineages": "",
+        "snapshots": "",
         "lineages_left": "",
     }
     assert everything(system, jobs) == before
@@ -121,7 +122,11 @@ def test_copies_of_checkpoints_and_the_stream_of_logs_go_and_what_others_write_i
         "task.log4j.system": "local",
         "job.diagnostics.enabled": "true",
         "metrics.reporter.diagnosticsreporter.stream": "local.said",
+        "job.snapshot.dir": str(tmp_path / "snapshots"),
     }
+    snapshots, of_others = tmp_path / "snapshots" / "orders-1", tmp_path / "snapshots" / "views-1"
+    for folder in (snapshots, of_others):
+        folder.mkdir(parents=True)
     with open_job(JobId("orders")) as handle:
         handle.stream.write_config({**handle.config(), **diagnostics}, run_id="run-2")
         TaskAssignments(handle.stream).write(
@@ -132,10 +137,13 @@ def test_copies_of_checkpoints_and_the_stream_of_logs_go_and_what_others_write_i
     assert main(["job", "delete", "--job", "orders"]) == 0
     shown = capsys.readouterr().out
     assert str(ours) in shown
+    assert str(snapshots) in shown
+    assert snapshots.exists()
     assert "local.__samza_orders_1_logs" in shown
     assert shown.splitlines()[-1] == "Inputs and outputs stay, local.said too (other jobs may write it)."
     assert main(["job", "delete", "--job", "orders", "--execute"]) == 0
     assert {path.name for path in tmp_path.glob("*-checkpoints*")} == {theirs.name}
+    assert list((tmp_path / "snapshots").iterdir()) == [of_others]
     assert {"said", "__samza_orders_1_logs"}.intersection(system.streams()) == {"said"}
 
 

@@ -224,7 +224,7 @@ def test_a_standby_that_cannot_write_tries_again_and_does_not_end(
 
 
 def test_a_copy_that_is_taken_while_the_standby_writes_is_whole(job: JobUnderTest, tmp_path: Path) -> None:
-    from grete.tasks.stores.warm_copy import take_over
+    from grete.tasks.stores.warm_copy import standby_copies, take_over
 
     count(job, *[f"key{i}" for i in range(80)])
     job.follow()
@@ -232,7 +232,7 @@ def test_a_copy_that_is_taken_while_the_standby_writes_is_whole(job: JobUnderTes
     [(changelog,)] = apsw.Connection(str(copy)).execute("SELECT changelog FROM meta").fetchall()
     writing = apsw.Connection(str(copy))
     writing.execute("BEGIN IMMEDIATE; DELETE FROM kv; UPDATE meta SET position = 1000000")
-    assert take_over(tmp_path / "taken.db", changelog, [copy]) == 80
+    assert take_over(tmp_path / "taken.db", standby_copies([copy], changelog)) == 80
     writing.execute("ROLLBACK")
     writing.close()
     file = StoreFile(tmp_path / "taken.db", changelog)

@@ -359,6 +359,7 @@ SHAPES: Mapping[str, Shape] = {
         "log_stream?": "text",
         "left?": ["text: what stays, and why"],
         "lineages?": "text: an address of Hadoop's, which goes as well",
+        "snapshots?": "text: the folder of the stores' snapshots, empty without",
         "lineages_left?": "text: that address, where nothing there could be removed",
     },
     "history": [

@@ -346,6 +346,23 @@ STANDBY_DIR = Key(
     "Folder of those copies: on another disk, so that they survive the first one.",
     default_doc="`job.state.dir`",
 )
+SNAPSHOT_DIR = Key(
+    "job.snapshot.dir",
+    PATH,
+    None,
+    _CONTAINER,
+    "Folder that all machines see, for snapshots of stores. A store that is not on its machine, or is damaged, is "
+    "restored from the newest one, and reads only the rest from its changelog.",
+    default_doc="no snapshots",
+)
+SNAPSHOT_INTERVAL = Key(
+    "job.snapshot.interval.ms",
+    bounded("milliseconds, at least 1000", 1000, 10**11),
+    "600000",
+    _CONTAINER,
+    "How often a snapshot of each store is taken. Blocks that have not changed are not written again.",
+    unit="ms",
+)
 SUCCEEDED_BY = Key(
     "job.succeeded.by",
     TEXT,

@@ -31,6 +31,7 @@ class JobSettings(Section):
     """The folder of that environment."""
     launcher = Setting(keys.LAUNCHER)
     lineage_state = Setting(keys.LINEAGE_STATE)
+    snapshot_interval_ms = Setting(keys.SNAPSHOT_INTERVAL)
     ssp_grouper = Setting(keys.SSP_GROUPER)
     """The full class name in Samza, or its last part: how SSPs become tasks."""
     processors = OptionalSetting(keys.PROCESSOR_LIST)
@@ -159,6 +160,12 @@ class JobSettings(Section):
         """As `state_folder`, of standby containers."""
         named = self.raw.get(keys.STANDBY_DIR.name)
         return Path(named).absolute() if named else self.state_folder(home)
+
+    @property
+    def snapshot_directory(self) -> Path | None:
+        """The folder of the job's snapshots of stores, None without."""
+        named = self.raw.get(keys.SNAPSHOT_DIR.name)
+        return Path(named).absolute() / self.id.key if named else None
 
     def standby_directory(self, job: JobId, home: Path) -> Path:
         """The folder of a job's copies of store files."""

@@ -1,40 +1,60 @@
-"""Takes a store over from a standby's copy of it, instead of replaying its changelog from the start.
+"""Takes a store over from a copy of it, instead of replaying its changelog from the start.
 
-A standby keeps store files by the same rules as a task does: each is a proven prefix of the changelog. So a copy of
-the one that is furthest is a store file that is behind, and catches up as any other. The copy is made by SQLite's
-backup, in one read transaction: it is whole, whatever the standby does meanwhile.
+A standby keeps store files by the same rules as a task does: each is a proven prefix of the changelog, and so is a
+snapshot. The one that is furthest is a store file that is behind, and catches up as any other. A standby's is copied
+by SQLite's backup, in one read transaction: it is whole, whatever the standby does meanwhile.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import apsw
 
+from grete.errors import GreteError
 from grete.private_files import tighten_database
 
 _log = logging.getLogger(__name__)
 
 
-def take_over(path: Path, changelog: str, copies: Iterable[Path]) -> int | None:
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy of a store at an offset of its changelog. `put` makes the file of it at a path."""
+
+    position: int
+    what: str
+    put: Callable[[Path], None]
+
+
+def take_over(path: Path, copies: Iterable[Copy]) -> int | None:
     """Put the furthest usable copy in `path`'s place; returns its position, None when there is none.
 
-    Copies that are missing, damaged, of another changelog or empty are left aside. Rows are not verified here:
-    opening a store file does that.
+    Rows are not verified here: opening a store file does that.
     """
-    found = [(position, copy) for copy in copies if (position := _position(copy, changelog)) > 0]
-    for position, copy in sorted(found, reverse=True):
+    for copy in sorted(copies, key=lambda one: one.position, reverse=True):
         try:
-            _copy(copy, path)
-        except (apsw.Error, OSError) as error:
-            _log.warning("the standby copy %s cannot be taken over: %s", copy, error)
+            _put(copy, path)
+        except (apsw.Error, OSError, GreteError) as error:
+            _log.warning("%s cannot be taken over: %s", copy.what, error)
             continue
-        _log.warning("store %s was taken over from the standby copy %s, at offset %d", path, copy, position)
-        return position
+        _log.warning("store %s was taken over from %s, at offset %d", path, copy.what, copy.position)
+        return copy.position
     return None
+
+
+def standby_copies(paths: Iterable[Path], changelog: str) -> list[Copy]:
+    """The copies of standbys. Those that are missing, damaged, of another changelog or empty are left aside."""
+    found = ((position_of(path, changelog), path) for path in paths)
+    return [
+        Copy(position, f"the standby copy {path}", partial(copied, path))
+        for position, path in found
+        if position > 0
+    ]
 
 
 _BUSY_MS = 5_000
@@ -47,25 +67,36 @@ def _open(path: Path) -> apsw.Connection:
     return opened
 
 
-def _position(copy: Path, changelog: str) -> int:
-    if not copy.exists():
+def position_of(file: Path, changelog: str) -> int:
+    """The offset of the changelog at which a store's file stands; 0 of one that is missing or of another."""
+    if not file.exists():
         return 0
     try:
-        with closing(_open(copy)) as connection:
+        with closing(_open(file)) as connection:
             row = connection.execute("SELECT changelog, position FROM meta").fetchone()
     except apsw.Error:
         return 0
     return int(row[1]) if row is not None and row[0] == changelog else 0
 
 
-def _copy(source: Path, target: Path) -> None:
-    """All or nothing: the target has its name only when it is whole."""
-    unfinished = target.with_name(f"{target.name}.taking-over")
-    unfinished.unlink(missing_ok=True)
-    with closing(_open(source)) as origin, closing(apsw.Connection(str(unfinished))) as copy:
-        tighten_database(unfinished)
+def copied(source: Path, target: Path) -> None:
+    """Copy a store's file that may be in use.
+
+    Raises:
+        apsw.Error: it cannot be read, or there is no room.
+    """
+    target.unlink(missing_ok=True)
+    with closing(_open(source)) as origin, closing(apsw.Connection(str(target))) as copy:
+        tighten_database(target)
         with copy.backup("main", origin, "main") as backup:
             backup.step(-1)
         # what the task had pending is the standby's no more than ours
         copy.execute("DELETE FROM pending")
+
+
+def _put(copy: Copy, target: Path) -> None:
+    """All or nothing: the target has its name only when it is whole."""
+    unfinished = target.with_name(f"{target.name}.taking-over")
+    copy.put(unfinished)
+    tighten_database(unfinished)
     unfinished.replace(target)
