@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.conftest import COUNTER_PROPERTIES, CounterJob
+from tests.support.counter_job import COUNTER_PROPERTIES, CounterJob
 
 from grete.testing.waiting import patient
 

@@ -12,7 +12,8 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]
 
 from grete.cli import output
-from grete_workbench.documents.outputs import LINES, SHAPES, schema
+from grete_workbench.documents.output_shapes import LINES, SHAPES
+from grete_workbench.documents.outputs import schema
 
 
 class DocumentedJson:

@@ -11,7 +11,8 @@ import jsonschema
 import pytest
 
 from grete.cli.main import main, whole_parser
-from grete_workbench.documents.outputs import SHAPES, schema
+from grete_workbench.documents.output_shapes import SHAPES
+from grete_workbench.documents.outputs import schema
 
 ON_A_TERMINAL = {"top"}
 
