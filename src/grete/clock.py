@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -26,6 +27,10 @@ class Clock(ABC):
     def wait(self, event: threading.Event, timeout_s: float) -> bool:
         """Block until `event` is set or `timeout_s` has passed; returns whether it was set."""
 
+    def wait_readable(self, descriptor: int, timeout_s: float) -> None:
+        """Block until there is something to read, or `timeout_s` has passed. A made clock lets the time pass."""
+        self.wait(threading.Event(), timeout_s)
+
 
 class SystemClock(Clock):
     """The machine's own clocks."""
@@ -41,6 +46,12 @@ class SystemClock(Clock):
     def wait(self, event: threading.Event, timeout_s: float) -> bool:
         """See Clock."""
         return event.wait(timeout_s)
+
+    def wait_readable(self, descriptor: int, timeout_s: float) -> None:
+        """See Clock."""
+        waiting = select.poll()
+        waiting.register(descriptor, select.POLLIN)
+        waiting.poll(max(0.0, timeout_s) * 1000)
 
 
 class Deadline:

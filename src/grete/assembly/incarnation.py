@@ -62,6 +62,8 @@ from grete.text_logs import log_as
 _log = logging.getLogger("grete.coordinator")
 _WAITS_S = (0.1, 0.25)
 """The stream is looked at so often: the longer nothing comes, the less often. A container that ends wakes at once."""
+_LONGEST_WAIT_S = 1.0
+"""Where the stream tells that something was appended."""
 _DONE = (Phase.FINISHED.value, Phase.STOPPED.value)
 _ERRORS: dict[str, type[GreteError]] = {
     str(error.exit_code): error for error in (ConfigError, ProcessingError)
@@ -125,6 +127,9 @@ class Incarnation:
         self._stack.callback(submission.let_go, leadership)
         self._keep(leadership)
         self._stream = submission.stream  # read once: a million records take ten seconds on Kafka
+        self._appended = self._stream.log.signal()
+        if self._appended is not None:
+            self._stack.callback(self._appended.close)
         self._stream.write_under(Fence(job_scope(job), leadership.epoch))
         ended = self._has_ended()
         if ended is None:
@@ -265,9 +270,14 @@ class Incarnation:
         The first SIGTERM or SIGINT stops at a batch boundary, the second kills.
         """
         signalled = list(self._signals.requests(self._settings.coordinator.shutdown_s))
-        event = self._inbox.get(self._wait_s, self._launcher.descriptors())
+        appended = None if self._appended is None else self._appended.descriptor()
+        told_by = () if appended is None else (appended,)
+        event = self._inbox.get(self._wait_s, (*self._launcher.descriptors(), *told_by))
+        if self._appended is not None:
+            self._appended.drain()
         is_busy = signalled or not isinstance(event, Tick)
-        self._wait_s = _WAITS_S[0] if is_busy else min(1.2 * self._wait_s, _WAITS_S[1])
+        longest_s = _WAITS_S[1] if appended is None else _LONGEST_WAIT_S
+        self._wait_s = _WAITS_S[0] if is_busy else min(1.2 * self._wait_s, longest_s)
         return [*signalled, event]
 
     def _bind(self, settings: Settings) -> socket.socket:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Protocol
 
 from grete.errors import LogError
 from grete.model.fence import Fence as Fence
@@ -50,6 +50,19 @@ class Record(NamedTuple):
     value: bytes | None
     timestamp_ms: int
     epoch: int | None = None
+
+
+class AppendSignal(Protocol):
+    """Tells that something may have been appended. Used by one thread."""
+
+    def descriptor(self) -> int | None:
+        """Readable once that is so, until `drain`; None while nothing tells it."""
+
+    def drain(self) -> None:
+        """Take what was told, before a look: what comes after it is told again."""
+
+    def close(self) -> None:
+        """Release it."""
 
 
 class KeyedLog(ABC):
@@ -122,6 +135,10 @@ class KeyedLog(ABC):
     @abstractmethod
     def wait(self, after: int, timeout_s: float) -> bool:
         """Block until there is a record above `after`, at most `timeout_s`. Says whether there is one."""
+
+    def signal(self) -> AppendSignal | None:
+        """What tells that something was appended, closed by the caller; None where one has to look."""
+        return None
 
     @abstractmethod
     def compact(self) -> int:

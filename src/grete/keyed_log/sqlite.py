@@ -12,7 +12,7 @@ import apsw
 
 from grete.clock import Clock, Deadline
 from grete.errors import IllegalStateError, InDoubt, LogCorrupted
-from grete.keyed_log.base import TOMBSTONE_RETENTION_MS, Entry, Fence, KeyedLog, Record
+from grete.keyed_log.base import TOMBSTONE_RETENTION_MS, AppendSignal, Entry, Fence, KeyedLog, Record
 from grete.keyed_log.sqlite_compaction import compact_step, find_shadows
 from grete.keyed_log.sqlite_rows import (
     LAST_TABLE,
@@ -55,6 +55,10 @@ class SqliteKeyedLog(KeyedLog):
         id_ = append_id or new_append_id()
         with self._naming(id_), self._file.transaction() as connection:
             return self._append_in(connection, entries, fence, id_)
+
+    def signal(self) -> AppendSignal:
+        """See KeyedLog."""
+        return self._file.signal()
 
     def append_urgently(self, entries: Sequence[Entry], *, fence: Fence | None = None) -> int:
         """See KeyedLog."""

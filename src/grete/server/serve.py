@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
 import secrets
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import uvicorn
@@ -88,6 +90,29 @@ def write_tokens(files: TokenFiles, *, needs_read: bool, metrics: RenewedToken |
     return Tokens(read if needs_read else None, write, container, metrics or drawn)
 
 
+class _Server(uvicorn.Server):
+    """One that wakes once a second, for the date in its answers, and not ten times: jobs at rest are many."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_to_end = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        """See uvicorn.Server."""
+        self._loop = asyncio.get_running_loop()
+        while not await self.on_tick(0):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._is_to_end.wait(), 1.0)
+
+    def end(self) -> None:
+        """Let it end, from another thread."""
+        self.should_exit = True
+        if self._loop is not None:
+            with suppress(RuntimeError):  # it has ended
+                self._loop.call_soon_threadsafe(self._is_to_end.set)
+
+
 class HttpServer:
     """Serves an application until closed: by a thread of its own, with bounds on connections and heads."""
 
@@ -106,7 +131,7 @@ class HttpServer:
             timeout_keep_alive=5,
             h11_max_incomplete_event_size=_MAX_HEAD,
         )
-        self._server = uvicorn.Server(config)
+        self._server = _Server(config)
         self._bound = bound
         self._thread = threading.Thread(
             target=self._server.run, kwargs={"sockets": [bound]}, name="http", daemon=True
@@ -126,7 +151,7 @@ class HttpServer:
 
     def close(self) -> None:
         """Stop serving."""
-        self._server.should_exit = True
+        self._server.end()
         if self._thread.is_alive():
             self._thread.join(timeout=5)
         self._bound.close()

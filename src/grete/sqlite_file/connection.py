@@ -14,6 +14,7 @@ import apsw
 from grete.errors import UnsafeStorage
 from grete.private_files import tighten_database
 from grete.sqlite_file.machine import is_wal_safe
+from grete.sqlite_file.mark_watch import MarkWatch
 
 _log = logging.getLogger("grete.sqlite_file")
 _PAUSE_S = (0.0001, 0.002)
@@ -101,10 +102,15 @@ class FileChanges:
     """Says whether others have committed since it was asked last, for 10 µs. Used by one thread."""
 
     def __init__(
-        self, connection: Connection, translated: Callable[[], AbstractContextManager[None]]
+        self, connection: Connection, translated: Callable[[], AbstractContextManager[None]], mark: MarkWatch
     ) -> None:
         self._connection = connection
         self._translated = translated
+        self._mark = mark
+
+    def descriptor(self) -> int | None:
+        """Readable once somebody has committed, until `version` is asked; None where nothing tells that."""
+        return self._mark.descriptor()
 
     def version(self) -> object:
         """Another value after each commit of another connection.
@@ -112,9 +118,11 @@ class FileChanges:
         Raises:
             LogError: the file cannot be read.
         """
+        self._mark.drain()
         with self._translated():
             return self._connection.db.execute("PRAGMA data_version").get
 
     def close(self) -> None:
         """Close the connection."""
+        self._mark.close()
         self._connection.close()

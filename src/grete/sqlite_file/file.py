@@ -20,6 +20,7 @@ from grete.sqlite_file.connection import Connection, FileChanges
 from grete.sqlite_file.errors import translated
 from grete.sqlite_file.machine import check_file, make_directory
 from grete.sqlite_file.mark import Commit, MarkFile
+from grete.sqlite_file.mark_watch import MarkWatch
 from grete.sqlite_file.reserve import Reserve
 from grete.sqlite_file.turnstile import Turnstile
 
@@ -153,7 +154,11 @@ class SqliteFile:
         self._check_usable()
         with self._translated("open"):
             connection = Connection(self.path, busy_timeout_s=self._busy_timeout_s, library=self._library)
-        return FileChanges(connection, lambda: self._translated("read"))
+        return FileChanges(connection, lambda: self._translated("read"), self.signal())
+
+    def signal(self) -> MarkWatch:
+        """Tells that something was committed, by whomever; closed by the caller."""
+        return MarkWatch(self._mark.path)
 
     # --- reading and writing ---
 

@@ -96,6 +96,9 @@ class ChangeSignal(Protocol):
     def version(self) -> object:
         """Another value after each change by others. Raises GreteError."""
 
+    def descriptor(self) -> int | None:
+        """Readable once something was written, until `version` is asked; None where nothing tells that."""
+
     def close(self) -> None:
         """Release it."""
 
@@ -158,7 +161,18 @@ class LookedFor(Inputs):
                 self._pause_s = min(1.5 * self._pause_s, self._pauses_s[1])
             if now_s >= until_s:
                 return []
+            self._await_change(now_s, until_s)
+
+    def _await_change(self, now_s: float, until_s: float) -> None:
+        """Until the next look is due, or the caller's time is over."""
+        told_by = None if self._changes is None else self._changes.descriptor()
+        if told_by is None:
             self._clock.wait(threading.Event(), min(until_s, self._look_at_s) - now_s)
+            return
+        self._clock.wait_readable(told_by, until_s - now_s)
+        self._look_at_s = now_s + self._pauses_s[0]  # one look for all that come at once
+        left_s = min(until_s, self._look_at_s) - self._clock.monotonic_s()
+        self._clock.wait(threading.Event(), max(0.0, left_s))
 
     def _look_for_changes(self, wanted: Wanted, records: int) -> list[Arrived]:
         if self._changes is None:
