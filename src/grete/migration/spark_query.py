@@ -19,6 +19,7 @@ from grete.spark.lineage.source_log import batches, read_beginning, read_commit,
 
 _OPERATOR = re.compile(rb'"operatorName"\s*:\s*"([^"]{1,200})"')
 _LONGEST = 120
+_UNNAMED = "operator "
 
 Offsets = Mapping[tuple[str, int], int]
 """The next offset to read, by topic and partition."""
@@ -48,6 +49,11 @@ class OldQuery:
     operators: tuple[str, ...]
     time_zone: str | None = None
     """Of its session, where a version of Spark has written it."""
+
+    @property
+    def names_operators(self) -> bool:
+        """Whether Spark has written which operators keep state, as it does since 4.0."""
+        return not any(name.startswith(_UNNAMED) for name in self.operators)
 
 
 def read_query(folder: Location) -> OldQuery:
@@ -149,7 +155,7 @@ def _operators(state: Location) -> Iterator[str]:
         names = [
             match[1].decode(errors="replace") for content in written if (match := _OPERATOR.search(content))
         ]
-        yield names[-1] if names else f"operator {folder.name}"
+        yield names[-1] if names else f"{_UNNAMED}{folder.name}"
 
 
 def _files(folder: Location) -> Iterator[Location]:

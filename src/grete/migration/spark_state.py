@@ -79,6 +79,10 @@ def of_state(query: OldQuery, state: StateChoice | None, built: Rebuilt | None) 
     elif built is not None:
         keeps = ", ".join(query.operators) or "nothing but its sources' offsets"
         says = f"it fits what build makes, and the job goes on with it: {keeps}; {_watermark(query)}"
+        if not query.names_operators:
+            says += (
+                "; Spark before 4.0 did not write which operators these are: only their columns were compared"
+            )
         yield Note(NoteSection.STORES, "state", Outcome.AS_IS, says)
     elif state is not StateChoice.KEEP and query.operators:
         yield _left(query, is_right=state is StateChoice.DISCARD)

@@ -17,7 +17,10 @@ import pytest
 
 from grete.cli.main import main
 from grete.errors import ConfigError, JobError
+from grete.migration.note import Outcome
 from grete.migration.spark_query import read_query
+from grete.migration.spark_state import Rebuilt, of_state
+from grete.model.startpoint import StateChoice
 from grete.model.streams import StreamSpec
 from grete.spark.lineage.source_log import SparkLogUnreadable
 from grete.systems.local.system import LocalSystem
@@ -68,6 +71,9 @@ def test_operators_that_keep_state_are_named(name: str, operator: str) -> None:
     query = read_query(WRITTEN / name)
     assert query.operators == (operator,)
     assert not query.planned_ends
+    [note] = of_state(query, StateChoice.KEEP, Rebuilt("the plan", ("kafka.views",), "an aggregation", ""))
+    assert note.outcome is Outcome.AS_IS
+    assert ("only their columns were compared" in note.says) == (operator == "operator 0")
 
 
 def test_the_second_version_of_the_commit_log_is_read(copy: Path) -> None:
