@@ -199,7 +199,7 @@ def make(
         ("windows", "append", 1, ["stateStoreSave", "dedupeWithinWatermark"]),
         pytest.param("joined", "append", 2, ["symmetricHashJoin"], marks=pytest.mark.nightly),
         pytest.param("totals", "update", 1, ["transformWithStateInPySparkExec"], marks=pytest.mark.nightly),
-        ("with_files", "append", 1, []),
+        pytest.param("with_files", "append", 1, [], marks=pytest.mark.nightly),
     ],
 )
 def test_a_query_goes_on_with_its_state_as_it_would_by_itself_and_then_by_itself_again(
