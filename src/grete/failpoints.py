@@ -102,6 +102,8 @@ POINTS: dict[str, str] = {
     "store.settled": "executor: the proven changes are part of the file",
     "store.created": "executor: a new file has its tables, nothing says which changelog it is of",
     "store.rebuilding": "executor: the damaged file is gone, the changelog not replayed",
+    "transfer.exported": "a task's entries are in their file, the export is not described",
+    "transfer.imported": "a task's entries are in its changelog, those of others are not",
     "snapshot.blocks-written": "executor: the blocks of a snapshot are in its folder, no manifest names them",
     "snapshot.written": "executor: a snapshot is there, older ones are not removed",
     "store.refilled": "executor: inside the transaction that replays it, everything applied",

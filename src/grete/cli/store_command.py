@@ -1,13 +1,15 @@
-"""`grete store get|scan`."""
+"""`grete store get|scan|export|import`."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
 from itertools import islice
+from pathlib import Path
 
 from grete.cli.options import add_job_options, count, opened_job, warn
-from grete.cli.output import print_json_line
+from grete.cli.output import print_json, print_json_line, print_table
+from grete.cli.rewind_options import say_whether_written
 from grete.extras import require
 
 
@@ -27,6 +29,19 @@ def declare(parser: argparse.ArgumentParser) -> None:
     scan.add_argument("--task", help="only in the store of this task")
     scan.add_argument("-n", "--limit", type=count, help="so many entries at most")
     scan.set_defaults(run=_scan)
+    export = actions.add_parser("export", help="write what a store has at the last commits into a folder")
+    add_job_options(export)
+    export.add_argument("store")
+    export.add_argument("--to", required=True, metavar="DIR", help="it does not exist, or is empty")
+    export.set_defaults(run=_export)
+    take = actions.add_parser(
+        "import", help="let a store of a job that does not run have what was exported, and nothing else"
+    )
+    add_job_options(take)
+    take.add_argument("store")
+    take.add_argument("--from", dest="folder", required=True, metavar="DIR", help="where it was exported to")
+    take.add_argument("--execute", action="store_true", help="do it; without, show what would be done")
+    take.set_defaults(run=_import)
 
 
 def _get(options: argparse.Namespace) -> int:
@@ -38,6 +53,36 @@ def _get(options: argparse.Namespace) -> int:
 
 def _scan(options: argparse.Namespace) -> int:
     _print(options, lambda text: text.startswith(options.prefix), options.limit)
+    return 0
+
+
+def _export(options: argparse.Namespace) -> int:
+    require("arrow")
+    from grete.operations.store_transfer import export_store
+
+    with opened_job(options) as handle:
+        found = export_store(handle, options.store, Path(options.to))
+    if options.output == "json":
+        tasks = [{"task": one.task, "entries": one.entries} for one in found.tasks]
+        print_json({"job": found.job, "store": found.store, "folder": options.to, "tasks": tasks})
+    else:
+        print_table(("task", "entries"), [(one.task, one.entries) for one in found.tasks])
+    return 0
+
+
+def _import(options: argparse.Namespace) -> int:
+    require("arrow")
+    from grete.operations.store_transfer import import_store
+
+    with opened_job(options) as handle:
+        job = handle.job.shown
+        done = import_store(handle, options.store, Path(options.folder), execute=options.execute)
+    if options.output == "json":
+        tasks = [one._asdict() for one in done]
+        print_json({"job": job, "store": options.store, "tasks": tasks, "executed": options.execute})
+    else:
+        print_table(("task", "entries", "deleted"), [tuple(one) for one in done])
+        say_whether_written(executed=options.execute)
     return 0
 
 

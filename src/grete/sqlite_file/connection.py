@@ -14,7 +14,7 @@ import apsw
 from grete.errors import UnsafeStorage
 from grete.private_files import tighten_database
 from grete.sqlite_file.machine import is_wal_safe
-from grete.sqlite_file.mark_watch import MarkWatch
+from grete.sqlite_file.mark import MarkWatch
 
 _log = logging.getLogger("grete.sqlite_file")
 _PAUSE_S = (0.0001, 0.002)

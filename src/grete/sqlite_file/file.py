@@ -19,8 +19,7 @@ from grete.sqlite_file import fences
 from grete.sqlite_file.connection import Connection, FileChanges
 from grete.sqlite_file.errors import translated
 from grete.sqlite_file.machine import check_file, make_directory
-from grete.sqlite_file.mark import Commit, MarkFile
-from grete.sqlite_file.mark_watch import MarkWatch
+from grete.sqlite_file.mark import Commit, MarkFile, MarkWatch
 from grete.sqlite_file.reserve import Reserve
 from grete.sqlite_file.turnstile import Turnstile
 

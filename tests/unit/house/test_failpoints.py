@@ -20,6 +20,7 @@ PASS = "from grete.failpoints import failpoint\n" + "\n".join(
 CAMPAIGNS = {
     "e2e/test_pipeline_kills.py": ("sink",),
     "unit/tasks/test_snapshots.py": ("snapshot",),
+    "fault/test_store_transfer.py": ("transfer",),
     "fault/test_submit.py": (
         "submit",
         "leader",

@@ -13,8 +13,8 @@ import pytest
 from grete.clock import SystemClock
 from grete.model.ids import SystemStreamPartition
 from grete.model.streams import StreamSpec
-from grete.sqlite_file import mark_watch
-from grete.sqlite_file.mark_watch import MarkWatch
+from grete.sqlite_file import mark
+from grete.sqlite_file.mark import MarkWatch
 from grete.systems.base import Message
 from grete.systems.inputs import Span
 from grete.systems.local.system import LocalSystem
@@ -29,28 +29,28 @@ def is_told(watch: MarkWatch) -> bool:
 
 
 def test_a_write_is_told_until_it_is_taken(tmp_path: Path) -> None:
-    mark = tmp_path / "mark"
-    mark.write_bytes(b"1")
-    with closing(MarkWatch(mark)) as watch:
+    file = tmp_path / "mark"
+    file.write_bytes(b"1")
+    with closing(MarkWatch(file)) as watch:
         assert not is_told(watch)
-        mark.write_bytes(b"2")
+        file.write_bytes(b"2")
         assert is_told(watch)
         watch.drain()
         assert not is_told(watch)
 
 
 def test_a_mark_that_is_removed_and_made_again_is_watched_again(tmp_path: Path) -> None:
-    mark = tmp_path / "mark"
-    with closing(MarkWatch(mark)) as watch:
+    file = tmp_path / "mark"
+    with closing(MarkWatch(file)) as watch:
         assert watch.descriptor() is None, "there is none yet"
-        mark.write_bytes(b"1")
+        file.write_bytes(b"1")
         assert watch.descriptor() is not None
-        mark.unlink()
+        file.unlink()
         watch.drain()
         assert watch.descriptor() is None
-        mark.write_bytes(b"2")
+        file.write_bytes(b"2")
         assert watch.descriptor() is not None
-        mark.write_bytes(b"3")
+        file.write_bytes(b"3")
         assert is_told(watch)
 
 
@@ -66,7 +66,7 @@ def test_an_input_that_waits_has_a_record_at_once(
     is_told_of: bool, system: LocalSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not is_told_of:  # as where 128 others watch something
-        monkeypatch.setattr(mark_watch, "_watch", lambda path: None)
+        monkeypatch.setattr(mark, "_watch", lambda path: None)
     with closing(system), closing(system.inputs(SystemClock())) as inputs:
         wanted = {SSP: Span(0, None)}
         assert inputs.poll(wanted, 10, 0.0) == []

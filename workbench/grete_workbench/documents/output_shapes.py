@@ -314,6 +314,24 @@ SHAPES: Mapping[str, Shape] = {
     "stream list": [{"stream": "text", "partitions": "integer", "records": "integer", "compacted": "truth"}],
     "store get": _ENTRY,
     "store scan": _ENTRY,
+    "store export": {
+        "job": "text",
+        "store": "text",
+        "folder": "text",
+        "tasks": [{"task": "text", "entries": "integer"}],
+    },
+    "store import": {
+        "job": "text",
+        "store": "text",
+        "tasks": [
+            {
+                "task": "text",
+                "entries": "integer: that it has then",
+                "deletions": "integer: of what it has now and the export has not",
+            }
+        ],
+        "executed": "truth",
+    },
     "logs": {"container": "text", "line": "text"},
     "dead-letters list": {
         "number": "text: PARTITION:OFFSET in the stream of dead letters",
