@@ -142,7 +142,7 @@ class Stateful(Query):
         last = {row["k"]: row for row in sorted(map(json.loads, rows), key=lambda row: row["total"])}
         return sorted(map(json.dumps, last.values()))
 
-    def drained(self, checkpoint: Path) -> list[str]:
+    def drained(self, checkpoint: Path | str) -> list[str]:
         """What it writes until it has read everything."""
         rows: list[str] = []
 
