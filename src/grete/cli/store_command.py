@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from grete.cli.options import add_job_options, count, opened_job, warn
 from grete.cli.output import print_json, print_json_line, print_table
 from grete.cli.rewind_options import say_whether_written
 from grete.extras import require
+
+if TYPE_CHECKING:
+    from grete.operations.store_entries import StoreEntry
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -45,15 +49,34 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def _get(options: argparse.Namespace) -> int:
-    printed = _print(options, lambda text: text == options.key, None)
+    require("arrow")
+    from grete.operations.store_entries import entries_of_key
+
+    with opened_job(options) as handle:
+        printed = _print(entries_of_key(handle, options.store, options.key, task=options.task))
     if not printed:
         warn(f"store {options.store} has no entry of {options.key!r}")
     return 0 if printed else 1
 
 
 def _scan(options: argparse.Namespace) -> int:
-    _print(options, lambda text: text.startswith(options.prefix), options.limit)
+    require("arrow")
+    from grete.operations.store_entries import store_entries
+
+    with opened_job(options) as handle:
+        wanted = store_entries(
+            handle, options.store, lambda text: text.startswith(options.prefix), task=options.task
+        )
+        _print(islice(wanted, options.limit))
     return 0
+
+
+def _print(entries: Iterable[StoreEntry]) -> int:
+    printed = 0
+    for entry in entries:
+        print_json_line(entry._asdict())
+        printed += 1
+    return printed
 
 
 def _export(options: argparse.Namespace) -> int:
@@ -84,15 +107,3 @@ def _import(options: argparse.Namespace) -> int:
         print_table(("task", "entries", "deleted"), [tuple(one) for one in done])
         say_whether_written(executed=options.execute)
     return 0
-
-
-def _print(options: argparse.Namespace, wants: Callable[[str], bool], limit: int | None) -> int:
-    require("arrow")
-    from grete.operations.store_entries import store_entries
-
-    printed = 0
-    with opened_job(options) as handle:
-        for entry in islice(store_entries(handle, options.store, wants, task=options.task), limit):
-            print_json_line(entry._asdict())
-            printed += 1
-    return printed

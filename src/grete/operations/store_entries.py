@@ -12,8 +12,22 @@ from grete.clock import Clock, SystemClock
 from grete.errors import ConfigError
 from grete.model.ids import TaskName
 from grete.operations.job_handle import JobHandle
-from grete.operations.stream_records import Decode, StreamRecord, first_offset, records_until, store_decoders
+from grete.operations.stream_records import (
+    Decode,
+    Decoders,
+    StreamRecord,
+    first_offset,
+    records_until,
+    store_decoders,
+)
 from grete.suggestions import or_one_of
+from grete.systems.base import System
+from grete.tasks.spec import StoreSpec
+from grete.tasks.stores.paths import store_identity, store_path
+from grete.tasks.stores.warm_copy import lacks_up_to
+
+_STRETCH = 20_000
+"""Records: on Kafka 0.1 s."""
 
 
 class StoreEntry(NamedTuple):
@@ -48,6 +62,47 @@ def store_entries(
         ConfigError: the job has no such store or task.
         GreteError: the changelog is not there, or its system does not answer.
     """
+    decoders = store_decoders(store, handle.settings)
+    for part in _parts(handle, store, task, clock):
+        records = records_until(part.system, part.stream, part.partition, part.first, part.end)
+        last = _last_of_each(records, decoders.key, wants)
+        for text in sorted(last):
+            if last[text].timestamp_ms >= part.kept_since_ms:
+                yield _entry(part.task, last[text], decoders)
+
+
+def entries_of_key(
+    handle: JobHandle, store: str, key: str, *, task: str | None = None, clock: Clock | None = None
+) -> Iterator[StoreEntry]:
+    """The entry of a key, as text, in the store of each task that has one.
+
+    Reads changelogs from their ends until the key is found. Where the store's file is on this machine and has no such
+    key, what came after it is enough.
+
+    Raises:
+        ConfigError, GreteError: see `store_entries`.
+    """
+    decoders = store_decoders(store, handle.settings)
+    for part in _parts(handle, store, task, clock):
+        first = max(part.first, _lacks_up_to(handle, store, part, key))
+        record = _last_of(part, first, lambda found: text_of_key(decoders.key(found)) == key)
+        if record is not None and record.value is not None and record.timestamp_ms >= part.kept_since_ms:
+            yield _entry(part.task, record, decoders)
+
+
+class _Part(NamedTuple):
+    """The changelog of a task's store, from `first` to before `end`; what is older than a time has expired."""
+
+    system: System
+    task: TaskName
+    stream: str
+    partition: int
+    first: int
+    end: int
+    kept_since_ms: int
+
+
+def _parts(handle: JobHandle, store: str, task: str | None, clock: Clock | None) -> Iterator[_Part]:
     settings = handle.settings
     if settings.job.is_pipeline:
         raise ConfigError(
@@ -57,7 +112,6 @@ def store_entries(
     partitions = {number: name for name, number in handle.changelog_mapping().items()}
     if task is not None and task not in partitions.values():
         raise ConfigError(f"the job has no task {task!r}{or_one_of(task, sorted(partitions.values()))}")
-    decoders = store_decoders(store, settings)
     kept_since_ms = 0
     if own.ttl_ms is not None:
         kept_since_ms = (SystemClock() if clock is None else clock).wall_ms() - own.ttl_ms
@@ -65,16 +119,40 @@ def store_entries(
     with handle.system(settings.task.commit_system) as system:
         for partition, known in sorted(system.offsets(stream).items()):
             name = partitions.get(partition)
-            if name is None or task not in (None, name):
-                continue
-            ends = first_offset(known), int(known.upcoming)
-            records = records_until(system, stream, partition, *ends)
-            last = _last_of_each(records, decoders.key, wants)
-            for text in sorted(last):
-                record = last[text]
-                if record.timestamp_ms >= kept_since_ms:
-                    key, value = _plain(decoders.key(record.key)), _plain(decoders.value(record.value))
-                    yield StoreEntry(name, partition, record.offset, record.timestamp_ms, key, value)
+            if name is not None and task in (None, name):
+                ends = first_offset(known), int(known.upcoming)
+                yield _Part(system, name, stream, partition, *ends, kept_since_ms)
+
+
+def _lacks_up_to(handle: JobHandle, store: str, part: _Part, key: str) -> int:
+    """See `lacks_up_to`. Only keys of the serde for texts are the same bytes wherever they were written."""
+    own = handle.settings.store(store)
+    serde = own.key_serde
+    if serde is None or handle.settings.serde(serde).implementation != "string":
+        return 0
+    spec = StoreSpec(store, part.stream, part.system.stream_uid(part.stream), own.ttl_ms)
+    path = store_path(handle.state_directory / "stores", part.task, store)
+    found = lacks_up_to(path, store_identity(spec, part.partition), key.encode())
+    return found if found <= part.end else 0
+
+
+def _last_of(part: _Part, first: int, matches: Callable[[bytes | None], bool]) -> StreamRecord | None:
+    """The last record that matches, from offset `first` on: looked for from the end, a stretch at a time."""
+    end = part.end
+    while end > first:
+        start, last = max(first, end - _STRETCH), None
+        for record in records_until(part.system, part.stream, part.partition, start, end):
+            if matches(record.key):
+                last = record
+        if last is not None:
+            return last
+        end = start
+    return None
+
+
+def _entry(task: TaskName, record: StreamRecord, decoders: Decoders) -> StoreEntry:
+    key, value = _plain(decoders.key(record.key)), _plain(decoders.value(record.value))
+    return StoreEntry(task, record.partition, record.offset, record.timestamp_ms, key, value)
 
 
 def _plain(value: Any) -> Any:

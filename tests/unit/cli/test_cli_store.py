@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,12 @@ import pytest
 from tests.unit.finished_job import Output, changelog_of_totals, opened
 
 from grete.cli.main import main
+from grete.operations import store_entries as entries
 from grete.operations.store_entries import store_entries
 from grete.systems.local.system import LocalSystem, Message
+from grete.tasks.spec import StoreSpec
+from grete.tasks.stores.file import StoreFile
+from grete.tasks.stores.paths import store_identity, store_path
 from grete.testing.clock import ManualClock
 
 
@@ -43,6 +48,38 @@ def test_a_scan_has_each_entry_once_task_by_task_and_by_prefix_task_and_number(c
     assert [one["key"] for one in printed(capsys, "scan", "--task", "Partition 1")] == ["z"]
     assert [one["key"] for one in printed(capsys, "scan", "-n", "2")] == ["a", "b"]
     assert printed(capsys, "scan", "--prefix", "nothing") == []
+
+
+@pytest.mark.parametrize("stretch", [1, 2, 20_000])
+def test_a_key_is_looked_for_from_the_end(
+    stretch: int, capsys: Output, system: LocalSystem, changelog: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entries, "_STRETCH", stretch)
+    system.append(changelog, [Message(b"late", (7).to_bytes(8, "big"), 9, partition=1)])
+    assert [one["value"] for one in printed(capsys, "get", "a")] == [3]
+    assert [one["value"] for one in printed(capsys, "get", "late")] == [7]
+    assert printed(capsys, "get", "c", code=1) == [], "it was deleted"
+    assert printed(capsys, "get", "nothing", code=1) == []
+
+
+@pytest.mark.parametrize("file", ["up to date", "behind", "of another changelog", "damaged"])
+def test_a_stores_file_that_has_no_such_key_spares_what_came_before_it(
+    file: str, capsys: Output, system: LocalSystem, changelog: str
+) -> None:
+    """The file is made to lie, so that it shows which of the two was read."""
+    with opened() as handle:
+        path = store_path(handle.state_directory / "stores", "Partition 0", "totals")
+    spec = StoreSpec("totals", changelog, system.stream_uid(changelog))
+    identity = store_identity(spec, 0) if file != "of another changelog" else "another"
+    position = int(system.offsets(changelog)[0].upcoming)
+    with closing(StoreFile(path, identity)) as store:
+        store.settle(0 if file == "behind" else position, "", lambda first, last: [], lambda packed: [])
+    if file == "damaged":
+        path.write_bytes(b"this is no database")
+    system.append(changelog, [Message(b"late", (7).to_bytes(8, "big"), 9, partition=0)])
+    assert [one["value"] for one in printed(capsys, "get", "late")] == [7]
+    found = printed(capsys, "get", "a", code=1 if file == "up to date" else 0)
+    assert [one["value"] for one in found] == ([] if file == "up to date" else [3])
 
 
 def test_what_has_expired_is_no_entry(system: LocalSystem, changelog: str) -> None:

@@ -79,6 +79,20 @@ def position_of(file: Path, changelog: str) -> int:
     return int(row[1]) if row is not None and row[0] == changelog else 0
 
 
+def lacks_up_to(file: Path, changelog: str, key: bytes) -> int:
+    """Up to which offset of the changelog a store is known to have no such key; 0 where it has, or is not known."""
+    if not file.exists():
+        return 0
+    try:
+        with closing(_open(file)) as connection:
+            row = connection.execute(
+                "SELECT changelog, position, EXISTS (SELECT 1 FROM kv WHERE k = ?) FROM meta", (key,)
+            ).fetchone()
+    except apsw.Error:
+        return 0
+    return int(row[1]) if row is not None and row[0] == changelog and not row[2] else 0
+
+
 def copied(source: Path, target: Path) -> None:
     """Copy a store's file that may be in use.
 
