@@ -15,6 +15,7 @@ import orjson
 from grete.config.time_zone import TIME_ZONE
 from grete.errors import ConfigError, JobError
 from grete.spark.lineage.location import Location
+from grete.spark.lineage.query_files import files_below
 from grete.spark.lineage.source_log import batches, read_beginning, read_commit, read_planned
 
 _OPERATOR = re.compile(rb'"operatorName"\s*:\s*"([^"]{1,200})"')
@@ -151,18 +152,11 @@ def _operators(state: Location) -> Iterator[str]:
     for folder in sorted(
         (one for one in state.iterdir() if one.name.isdigit()), key=lambda one: int(one.name)
     ):
-        written = (file.read_bytes() for file in _files(folder / "_metadata"))
+        written = (file.read_bytes() for _, file in files_below(folder / "_metadata"))
         names = [
             match[1].decode(errors="replace") for content in written if (match := _OPERATOR.search(content))
         ]
         yield names[-1] if names else f"{_UNNAMED}{folder.name}"
-
-
-def _files(folder: Location) -> Iterator[Location]:
-    """The files of a folder and of those in it, by name; none where it is not there."""
-    if folder.is_dir():
-        for found in sorted(folder.iterdir(), key=lambda one: one.name):
-            yield from _files(found) if found.is_dir() else (found,)
 
 
 def _parsed(written: bytes | None) -> Any:

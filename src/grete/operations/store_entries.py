@@ -12,6 +12,7 @@ from grete.clock import Clock, SystemClock
 from grete.errors import ConfigError
 from grete.model.ids import TaskName
 from grete.operations.job_handle import JobHandle
+from grete.operations.store_lookup import last_between
 from grete.operations.stream_records import (
     Decode,
     Decoders,
@@ -140,10 +141,8 @@ def _last_of(part: _Part, first: int, matches: Callable[[bytes | None], bool]) -
     """The last record that matches, from offset `first` on: looked for from the end, a stretch at a time."""
     end = part.end
     while end > first:
-        start, last = max(first, end - _STRETCH), None
-        for record in records_until(part.system, part.stream, part.partition, start, end):
-            if matches(record.key):
-                last = record
+        start = max(first, end - _STRETCH)
+        last = last_between(part.system, part.stream, part.partition, (start, end), matches)
         if last is not None:
             return last
         end = start

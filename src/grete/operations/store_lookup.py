@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from grete.model.ids import TaskName
 from grete.operations.job_handle import JobHandle
 from grete.operations.stream_records import StreamRecord, first_offset, records_until
+from grete.systems.base import System
 
 _READ_AT_MOST = 20_000
 """Records of all partitions together for one answer, each partition's newest."""
@@ -49,11 +50,23 @@ def look_up(handle: JobHandle, store: str, matches: Callable[[bytes | None], boo
             start = max(oldest, end - read)
             if start > oldest:
                 older = back + read
-            last = None
-            for record in records_until(system, stream, partition, start, end):
-                if matches(record.key):
-                    last = record
+            last = last_between(system, stream, partition, (start, end), matches)
             if last is not None:
                 entries.append(last)
     tasks = {partition: task for task, partition in handle.changelog_mapping().items()}
     return LookUp(entries, tasks, read, older)
+
+
+def last_between(
+    system: System,
+    stream: str,
+    partition: int,
+    offsets: tuple[int, int],
+    matches: Callable[[bytes | None], bool],
+) -> StreamRecord | None:
+    """The last record whose key matches, from an offset on and before another."""
+    last = None
+    for record in records_until(system, stream, partition, *offsets):
+        if matches(record.key):
+            last = record
+    return last

@@ -24,18 +24,18 @@ def copy_all(query: Location, to: WritableLocation) -> None:
     if isinstance(query, Path) and isinstance(to, Path):
         shutil.copytree(query, to, dirs_exist_ok=True)
     else:
-        for path, file in _files_below(query):
+        for path, file in files_below(query):
             _write(to / path, file)
     if isinstance(to, Path):
         os.sync()
 
 
-def _files_below(folder: Location, at: str = "") -> Iterator[tuple[str, Location]]:
-    """Every file in the folder and in those below it, with its path from there."""
-    for found in folder.iterdir():
+def files_below(folder: Location, at: str = "") -> Iterator[tuple[str, Location]]:
+    """Every file in the folder and in those below it, by name, with its path from there; none where it is not."""
+    for found in sorted(folder.iterdir(), key=lambda one: one.name) if folder.is_dir() else ():
         path = f"{at}{found.name}"
         if found.is_dir():
-            yield from _files_below(found, f"{path}/")
+            yield from files_below(found, f"{path}/")
         else:
             yield path, found
 
@@ -54,18 +54,18 @@ def copy_without_state(query: Location, to: Path) -> None:
             _write(to / name / str(number), query / name / str(number))
     _write(to / "metadata", query / "metadata")
     for name in ("sources", "state"):
-        found = _files_below(query / name) if name == "sources" else _descriptions(query / name)
-        for path, file in found if (query / name).is_dir() else ():
+        found = files_below(query / name) if name == "sources" else _descriptions(query / name)
+        for path, file in found:
             _write(to / name / path, file)
 
 
 def _descriptions(state: Location) -> Iterator[tuple[str, Location]]:
     """What is said of each operator's state: in folders whose names begin with an underscore."""
-    for operator in state.iterdir():
+    for operator in state.iterdir() if state.is_dir() else ():
         for found in operator.iterdir() if operator.is_dir() else ():
             at = f"{operator.name}/{found.name}/"
             if found.name.startswith("_"):
-                yield from _files_below(found, at)
+                yield from files_below(found, at)
             elif found.name == _PARTITION:
                 yield from _of_stores(found, at)
 
@@ -74,7 +74,7 @@ def _of_stores(folder: Location, at: str) -> Iterator[tuple[str, Location]]:
     """Of a partition's stores; a join has four, each in a folder."""
     for found in folder.iterdir():
         if found.name.startswith("_"):
-            yield from _files_below(found, f"{at}{found.name}/")
+            yield from files_below(found, f"{at}{found.name}/")
         elif "." not in found.name and found.is_dir():
             yield from _of_stores(found, f"{at}{found.name}/")
 
