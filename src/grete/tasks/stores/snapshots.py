@@ -12,16 +12,16 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import queue
 import secrets
 import threading
 import zlib
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-import apsw
 import orjson
 
 from grete.errors import GreteError
@@ -36,8 +36,6 @@ _KEPT = 2
 _BLOCKS, _MANIFEST, _COPY = "blocks", ".json", ".snapshot"
 _STAYS_S = 3600.0
 """A block of no snapshot stays so long after it was written or counted on."""
-_WRITER = ThreadPoolExecutor(1, thread_name_prefix="grete-snapshots")
-"""One at a time in a process: a thousand tasks on one disk would hold up one another, and their commits."""
 
 
 class DamagedSnapshot(GreteError):
@@ -173,6 +171,31 @@ def _remove_others(folder: Path, kept: list[Snapshot], old_s: float) -> None:
                     path.unlink()
 
 
+class _Writer:
+    """A thread for all stores of a process: a thousand at once on one disk would hold up one another, and commits.
+
+    The process does not wait for it when it ends: what it has begun is no snapshot, and the next one does it again.
+    """
+
+    def __init__(self) -> None:
+        self._waiting = queue.SimpleQueue[Callable[[], None]]()
+        self._of = 0
+
+    def soon(self, work: Callable[[], None]) -> None:
+        """Do it after what came before."""
+        if self._of != os.getpid():  # threads do not come along when a worker is forked
+            self._of = os.getpid()
+            threading.Thread(target=self._run, name="grete-snapshots", daemon=True).start()
+        self._waiting.put(work)
+
+    def _run(self) -> None:
+        while True:
+            self._waiting.get()()
+
+
+_WRITER = _Writer()
+
+
 class SnapshotTaker:
     """Takes snapshots of one store, in a thread beside the task, every `interval_ms`.
 
@@ -193,13 +216,13 @@ class SnapshotTaker:
         if self._now_ms() >= self._due_ms and self._is_free.is_set():
             self._due_ms = self._now_ms() + self._interval_ms
             self._is_free.clear()
-            _WRITER.submit(self._take, store, changelog)
+            _WRITER.soon(partial(self._take, store, changelog))
 
     def _take(self, store: Path, changelog: str) -> None:
         try:
             written = take(store, self._folder, changelog)
             _log.info("snapshot of %s in %s: %d new bytes", store, self._folder, written)
-        except (OSError, apsw.Error) as error:
+        except Exception as error:  # noqa: BLE001 - a thread begins here, and all stores of the process wait for it
             _log.warning("no snapshot of %s in %s, until the next one is due: %s", store, self._folder, error)
         finally:
             self._is_free.set()
