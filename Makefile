@@ -124,6 +124,9 @@ versions: services ## fast tests and a whole job on the other versions of Python
 bench: setup ## ratios to the same work by hand, in one run
 	$(BIN)/python -m benchmarks.run
 
+bench-curves: setup ## how the embedded default does over rates, sizes, tasks, keys and containers; pictures for docs
+	$(BIN)/python -m benchmarks.curves
+
 BENCH ?= kafka
 bench-kafka: setup services ## the log on Kafka against the real Samza; BENCH=kafka_peers, kafka_latency: jobs against peers; ARGS
 	@$(BIN)/python -m benchmarks.$(BENCH) $(ARGS)

@@ -51,14 +51,14 @@ def run(seconds: float) -> dict[str, float]:
         job = subprocess.Popen(grete("run", "--quiet", "--config", config), env=environment)
         try:
             time.sleep(BEGUN_S)
-            processes = _of_home(str(folder / "home"))
-            before = {pid: (_cpu_s(pid), _wakes(pid)) for pid in processes}
+            processes = of_home(str(folder / "home"))
+            before = {pid: (cpu_s(pid), _wakes(pid)) for pid in processes}
             time.sleep(seconds)
             found: dict[str, float] = {}
             wakes = 0.0
             for pid, what in processes.items():
                 with suppress(OSError):
-                    percent = (_cpu_s(pid) - before[pid][0]) / seconds * 100
+                    percent = (cpu_s(pid) - before[pid][0]) / seconds * 100
                     found[what] = round(found.get(what, 0.0) + percent, 2)
                     wakes += (_wakes(pid) - before[pid][1]) / seconds
         finally:
@@ -68,7 +68,8 @@ def run(seconds: float) -> dict[str, float]:
     return {**found, "in_all": round(sum(found.values()), 2), "wakes_per_s": round(wakes, 1)}
 
 
-def _of_home(home: str) -> dict[int, str]:
+def of_home(home: str) -> dict[int, str]:
+    """The processes of the jobs of a home, by what they are."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -84,7 +85,8 @@ def _name(command: bytes) -> str:
     return next((name for part, name in names.items() if part in command), "other")
 
 
-def _cpu_s(pid: int) -> float:
+def cpu_s(pid: int) -> float:
+    """Seconds of a processor that it has had."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

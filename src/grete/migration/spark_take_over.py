@@ -306,13 +306,19 @@ def execute(
     with _existing(found.job, settings) as handle, ExitStack() as stack:
         if handle is not None:
             stack.enter_context(handle.election.stopped(_STOP))
-        now = read_query(found.query.folder)
-        if (now.committed, now.planned) != (found.query.committed, found.query.planned):
-            raise JobError(
-                f"the query in {found.query.folder} still runs: batch {now.planned} was planned, and {now.committed} "
-                f"committed, since this was worked out. Stop it first; nothing was written"
-            )
-        _write(found, _commit(found, settings, home, on_asking), settings, home, clock)
+        _check_still(found.query)
+        commit = _commit(found, settings, home, on_asking)
+        _check_still(found.query)  # what was copied meanwhile may be of two batches
+        _write(found, commit, settings, home, clock)
+
+
+def _check_still(query: OldQuery) -> None:
+    now = read_query(query.folder)
+    if (now.committed, now.planned) != (query.committed, query.planned):
+        raise JobError(
+            f"the query in {query.folder} still runs: batch {now.planned} was planned, and {now.committed} "
+            f"committed, since this was worked out. Stop it first; nothing was written"
+        )
 
 
 def _commit(found: SparkTakeOver, settings: Settings, home: Path, on_asking: OnAsking) -> TaskCommit:
