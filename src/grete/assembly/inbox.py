@@ -27,6 +27,10 @@ class Inbox:
     def post(self, event: Event) -> None:
         """Add an event; waits while there are 10,000."""
         self._events.put(event)
+        self.wake()
+
+    def wake(self) -> None:
+        """Let `get` return at once. Takes no lock, so a signal's handler may call it."""
         os.eventfd_write(self._posted, 1)
 
     def get(self, timeout_s: float, descriptors: Iterable[int] = ()) -> Event:

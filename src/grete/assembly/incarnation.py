@@ -99,6 +99,7 @@ class Incarnation:
         self._has_stepped_down = has_stepped_down
         self._home = grete_home()
         self._inbox = Inbox()
+        signals.on_request = self._inbox.wake
         self._wait_s = _WAITS_S[0]
         self._clock = SystemClock()
         self._submission = Submission(options, self._home, self._clock, stack)
@@ -269,12 +270,12 @@ class Incarnation:
 
         The first SIGTERM or SIGINT stops at a batch boundary, the second kills.
         """
-        signalled = list(self._signals.requests(self._settings.coordinator.shutdown_s))
         appended = None if self._appended is None else self._appended.descriptor()
         told_by = () if appended is None else (appended,)
         event = self._inbox.get(self._wait_s, (*self._launcher.descriptors(), *told_by))
         if self._appended is not None:
             self._appended.drain()
+        signalled = list(self._signals.requests(self._settings.coordinator.shutdown_s))  # which have woken us
         is_busy = signalled or not isinstance(event, Tick)
         longest_s = _WAITS_S[1] if appended is None else _LONGEST_WAIT_S
         self._wait_s = _WAITS_S[0] if is_busy else min(1.2 * self._wait_s, longest_s)

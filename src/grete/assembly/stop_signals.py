@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from grete.coordinator.events import Event, StopRequested
@@ -12,6 +12,9 @@ from grete.coordinator.events import Event, StopRequested
 
 class Requests(Protocol):
     """Requests to a coordinator from the process that it is in, over all its incarnations."""
+
+    on_request: Callable[[], None]
+    """Called when one has come, by whom it comes from: any thread, or a signal's handler, which may hold any lock."""
 
     def listen(self) -> None:
         """From now on, and for good, requests come here: a coordinator is at work, or waits to be."""
@@ -36,6 +39,7 @@ class StopSignals:
     def __init__(self) -> None:
         self._came: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._asked: list[str] = []
+        self.on_request: Callable[[], None] = lambda: None
         self.have_come = False
         """Whether there was any, whatever became of it."""
 
@@ -47,6 +51,7 @@ class StopSignals:
     def _on_signal(self, number: int, _: Any) -> None:
         self.have_come = True
         self._came.put(signal.Signals(number).name)
+        self.on_request()
 
     def requests(self, deadline_s: float) -> Iterator[StopRequested]:
         """Requests by signals since the last call. The first stops within `deadline_s`, every other one kills."""

@@ -7,7 +7,7 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from datetime import datetime
 from pathlib import Path
@@ -102,10 +102,12 @@ class _Stops:
     def __init__(self) -> None:
         self._reasons: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._is_stopping = threading.Event()
+        self.on_request: Callable[[], None] = lambda: None
 
     def stop(self, why: str) -> None:
         self._is_stopping.set()
         self._reasons.put(why)
+        self.on_request()
 
     def listen(self) -> None:
         """See Requests."""

@@ -16,7 +16,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from grete import __version__
@@ -46,6 +46,15 @@ class ManagersSignals:
 
     def __init__(self) -> None:
         self._signals = StopSignals()
+
+    @property
+    def on_request(self) -> Callable[[], None]:
+        """See Requests."""
+        return self._signals.on_request
+
+    @on_request.setter
+    def on_request(self, call: Callable[[], None]) -> None:
+        self._signals.on_request = call
 
     @property
     def have_come(self) -> bool:

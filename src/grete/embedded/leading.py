@@ -26,6 +26,7 @@ class LeaderRequests:
         self._asked: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._is_done = threading.Event()
         self._ends_job = False
+        self.on_request: Callable[[], None] = lambda: None
 
     @property
     def is_leaving(self) -> bool:
@@ -41,11 +42,13 @@ class LeaderRequests:
         """Coordinate no more: another processor leads, or is to."""
         self._asked.put("leave")
         self._is_done.set()
+        self.on_request()
 
     def stop_job(self) -> None:
         """End the job, since there is no other processor; lead it first where another one has just ended."""
         self._ends_job = True
         self._asked.put("stop")
+        self.on_request()
 
     def listen(self) -> None:
         """See Requests."""

@@ -34,3 +34,10 @@ def test_a_readable_descriptor_ends_the_wait() -> None:
     inbox.post(FIRST)
     assert inbox.get(_LONG_S, [ended]) == FIRST
     os.close(ended)
+
+
+def test_who_waits_can_be_woken_without_an_event() -> None:
+    inbox = Inbox()
+    inbox.wake()
+    assert inbox.get(_LONG_S) == Tick()
+    assert inbox.get(0.0) == Tick(), "once"
