@@ -93,8 +93,9 @@ def measure(point: Point) -> Found:
                 system.append("in", _messages(point, first, min(first + chunk, point.records)))
             command = [sys.executable, "-m", "grete.cli.main", "run", "--quiet", "--until-drained"]
             job = subprocess.Popen([*command, "--config", str(folder / "job.properties")], env=environment)
-            tenth = _when(job, system, point.records // 10, environment["GRETE_HOME"])
-            end = _when(job, system, point.records, environment["GRETE_HOME"])
+            used: dict[int, float] = {}
+            tenth = _when(job, system, point.records // 10, environment["GRETE_HOME"], used)
+            end = _when(job, system, point.records, environment["GRETE_HOME"], used)
             assert job.wait(120) == 0
         records = end.records - tenth.records
         rate, cpu = records / (end.at_s - tenth.at_s), (end.cpu_s - tenth.cpu_s) / records
@@ -108,17 +109,20 @@ class _Moment:
     cpu_s: float
 
 
-def _when(job: subprocess.Popen[bytes], system: LocalSystem, least: int, home: str) -> _Moment:
-    """The moment at which so many records are out."""
-    done = 0
+def _when(
+    job: subprocess.Popen[bytes], system: LocalSystem, least: int, home: str, used: dict[int, float]
+) -> _Moment:
+    """The moment at which so many records are out. `used` has what each process, also one that has ended, used."""
+    done, looked_s = 0, 0.0
     while done < least and job.poll() is None:
         time.sleep(0.02)
         done = sum(int(one.upcoming) for one in system.offsets("out").values())
-    used = 0.0
-    for pid in of_home(home):
-        with suppress(OSError):
-            used += cpu_s(pid)
-    return _Moment(done, time.monotonic(), used)
+        if done >= least or time.monotonic() > looked_s + 0.3:
+            looked_s = time.monotonic()
+            for pid in of_home(home):
+                with suppress(OSError):
+                    used[pid] = cpu_s(pid)
+    return _Moment(done, time.monotonic(), sum(used.values()))
 
 
 def _messages(point: Point, first: int, last: int) -> Iterator[Message]:
