@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,10 @@ import pytest
 from tests.fault.job_on_kafka import KEYS, job_on
 from tests.support.counter_job import COUNTER, COUNTER_PROPERTIES, CounterJob, make_job
 
+from grete.application.expiry import stamp
+from grete.clock import SystemClock
+from grete.operations import store_transfer
+from grete.tasks.stores.file import StoreFile
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import patient
 
@@ -118,6 +123,19 @@ def test_a_store_that_it_does_not_fit_is_refused(make: MakeCounter, tmp_path: Pa
     assert (refused.returncode, "entries of one of the two stores expire" in refused.stderr) == (2, True)
     refused = grete(one, "store", "import", "count", "--from", folder)
     assert (refused.returncode, "the job has no store 'count'" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("have_times", [True, False])
+def test_an_old_entry_gets_no_new_life_where_entries_expire(have_times: bool, tmp_path: Path) -> None:
+    """One without a time has expired; where none do, no entry has a time."""
+    path, now_ms = tmp_path / "partition-0.arrow", SystemClock().wall_ms()
+    with closing(StoreFile(tmp_path / "store.db", "changelog", ttl_ms=None)) as store:
+        value = stamp(0) + b"1" if have_times else b"1"
+        store.settle(1, "", lambda first, last: [(b"k", value)], lambda packed: ())
+        assert store_transfer._write(path, store, now_ms if have_times else None) == 1
+    keys, values, [time_ms] = store_transfer._rows(path, have_times=have_times)
+    assert (keys, values) == ([b"k"], [b"1"])
+    assert time_ms == 0 if have_times else time_ms >= now_ms
 
 
 def test_on_kafka_a_job_goes_back_to_what_was_exported_and_not_while_it_runs(

@@ -28,17 +28,13 @@ def open_resources(
     with ExitStack() as held:
         held.enter_context(running_in(assignment.state_directory(home)))
         settings = assignment.settings
-        system = held.enter_context(
-            kept.system.lent(settings, assignment.settings.task.commit_system, home, clock)
-        )
+        system = held.enter_context(kept.system.lent(settings, settings.task.commit_system, home, clock))
         store = checkpoint_store(assignment, clock, home)
         if store is not None:
             held.callback(store.close)
         ended = kept.take(assignment.fence)
         others = {}
-        for name in sorted(
-            {ssp.system for ssp in assignment.ssps} - {assignment.settings.task.commit_system}
-        ):
+        for name in sorted({ssp.system for ssp in assignment.ssps} - {settings.task.commit_system}):
             others[name] = open_system(settings, name, home, clock)
             held.callback(others[name].close)
         started = prepare(assignment, system, store, clock, home, ended=ended, others=others)

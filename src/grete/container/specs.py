@@ -40,9 +40,7 @@ def runner_spec(assignment: Assignment, system: System, home: Path, log_end: int
     dead_letters = None
     poison, letters = settings.task.poison, settings.task.dead_letters
     if poison.sets_aside and letters is not None:
-        dead_letters = (
-            settings.system(assignment.settings.task.commit_system).name_of(letters) or letters.stream
-        )
+        dead_letters = settings.system(settings.task.commit_system).name_of(letters) or letters.stream
     return RunnerSpec(
         incarnation=uuid.uuid4().hex,
         job=str(assignment.job),
@@ -54,7 +52,7 @@ def runner_spec(assignment: Assignment, system: System, home: Path, log_end: int
         tasks=tasks,
         stores=stores(assignment, system),
         store_directory=str(assignment.store_directory(home)),
-        default_system=assignment.settings.task.commit_system,
+        default_system=settings.task.commit_system,
         home=str(home),
         dead_letter_stream=dead_letters,
         poison=poison,
@@ -71,7 +69,7 @@ def runner_spec(assignment: Assignment, system: System, home: Path, log_end: int
 def _commit_spec(assignment: Assignment, log_end: int, epoch: Fence) -> CommitSpec:
     name = checkpoint_log_name(assignment.job)
     settings = assignment.settings
-    system = settings.system(assignment.settings.task.commit_system)
+    system = settings.system(settings.task.commit_system)
     written = written_together(settings, system.name)
     outputs = tuple(system.name_of(stream) or stream.stream for stream in written)
     return CommitSpec(
@@ -136,7 +134,7 @@ def source_options(
     settings, ssps = assignment.settings, assignment.ssps
     index = {ssp: i for i, ssp in enumerate(ssps)}
     tasks = tuple(tuple(index[ssp] for ssp in task.ssps) for task in assignment.tasks)
-    name = assignment.settings.task.commit_system
+    name = settings.task.commit_system
     is_embedded = all(settings.system(one).capabilities.is_embedded for one in {ssp.system for ssp in ssps})
     partitions_at_most = PARTITIONS_AT_MOST
     if by_task and not is_embedded:

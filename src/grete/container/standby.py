@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 
 import apsw
@@ -22,7 +21,6 @@ from grete.errors import GreteError
 from grete.grouping.standby import replica_of, task_of_standby
 from grete.model.ids import TaskName
 from grete.systems.factory import open_system
-from grete.systems.records import unpack_changes
 from grete.tasks.spec import StoreSpec
 from grete.tasks.stores.file import StoreFile
 from grete.tasks.stores.paths import store_identity, store_path
@@ -80,21 +78,8 @@ class StandbyRun:
             identity = store_identity(store, task.changelog_partition)
             file = StoreFile(path, identity, now_ms=self._clock.wall_ms, ttl_ms=store.ttl_ms)
             self._files[active, store.name] = file
-        has_times = store.is_expiring
         end = int(self._system.offsets(store.changelog_stream)[task.changelog_partition].upcoming)
-        file.settle(
-            end,
-            "",
-            lambda first, last: self._system.changes(
-                store.changelog_stream,
-                task.changelog_partition,
-                first,
-                last,
-                copied_ms=file.copied_ms,
-                has_times=has_times,
-            ),
-            partial(unpack_changes, has_times=has_times),
-        )
+        file.follow(self._system, store.changelog_stream, task.changelog_partition, end)
         return end
 
     def _close_files(self) -> None:

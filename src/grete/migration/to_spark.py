@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from grete.checkpoint.task_commit import TaskCommit
 from grete.config.key_tables.job import LINEAGE_DIR
@@ -18,7 +17,7 @@ from grete.model.ids import JobId, SystemStream, TaskName
 from grete.operations.job_handle import JobHandle
 from grete.spark.lineage.decision import Checkpointed, LineageInfo
 from grete.spark.lineage.files import current_lineage
-from grete.spark.lineage.location import OnAsking, WritableLocation, open_location, reach_address
+from grete.spark.lineage.location import OnAsking, open_location
 from grete.spark.lineage.query_files import copy_all
 
 _STOP = "stop it first: two that go on from here write their outputs twice"
@@ -94,15 +93,10 @@ def execute(found: WayBack, handle: JobHandle, to: str, on_asking: OnAsking) -> 
         JobError: it ran meanwhile.
         OSError: there is no room.
     """
-    target = _target(to, handle, on_asking)
+    target = open_location(place_of(to), _CHECKPOINT, handle.settings, on_asking)
     if target.is_dir() and any(target.iterdir()):
         raise ConfigError(f"{_CHECKPOINT} {to}: there is something in it already; name a folder of its own")
     with handle.election.stopped(_STOP):
         if way_back(handle, lambda what: None).query != found.query:
             raise JobError(f"job {found.job.shown} ran meanwhile: nothing was written, ask again")
         copy_all(found.query.folder, target)
-
-
-def _target(to: str, handle: JobHandle, on_asking: OnAsking) -> WritableLocation:
-    place = place_of(to)
-    return place if isinstance(place, Path) else reach_address(place, _CHECKPOINT, handle.settings, on_asking)

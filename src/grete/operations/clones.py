@@ -9,7 +9,6 @@ in these streams once, from the one or from the other.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from grete.config.key_tables.job import PROMOTED_OVER, SUCCEEDED_BY
@@ -19,7 +18,7 @@ from grete.metadata.history import History
 from grete.model.ids import JobId, SystemStreamPartition
 from grete.operations.configuration import set_config
 from grete.operations.job_handle import JobHandle, open_job
-from grete.operations.orphans import fence_off_launches, refuse_orphans
+from grete.operations.orphans import standing_still
 from grete.operations.stream_records import oldest_offset, records_until
 from grete.systems.base import System
 
@@ -134,7 +133,7 @@ def bring_together(original: JobId, clone: JobId, run: Run) -> Meeting:
         JobError: one is running, or does not come there.
         ConfigError: see `set_config`.
     """
-    with open_job(original) as first, open_job(clone) as second, _standing_still(first, second):
+    with open_job(original) as first, open_job(clone) as second, standing_still(first, second):
         found = meeting(first, second)
     ends = ",".join(f"{ssp}={offset}" for ssp, offset in sorted(found.at.items()))
     for job in found.behind:
@@ -158,24 +157,6 @@ def _set(job: JobId, ends: str | None, reason: str) -> None:
         set_config(handle, {INPUTS_ENDS.name: ends}, reason=reason)
 
 
-@contextmanager
-def _standing_still(*handles: JobHandle) -> Iterator[None]:
-    """Nobody runs these jobs meanwhile, and what a dead coordinator has left commits nothing more.
-
-    Raises:
-        HeldByOther: one is running.
-        JobError: a container of one runs on without a coordinator.
-    """
-    with ExitStack() as stack:
-        for handle in handles:
-            way_out = f"stop it first: grete stop --job {handle.job.shown}"
-            leadership = stack.enter_context(handle.election.stopped(way_out))
-            refuse_orphans(handle)
-            if launches := handle.launches():
-                fence_off_launches(handle, launches, leadership)
-        yield
-
-
 def swap(original: JobId, clone: JobId) -> None:
     """Let the clone write the original's streams, and the original not run any more. Both stand at the same offsets.
 
@@ -185,7 +166,7 @@ def swap(original: JobId, clone: JobId) -> None:
         JobError: one is running, or they do not stand at the same offsets.
         ConfigError: see `set_config`.
     """
-    with open_job(original) as first, open_job(clone) as second, _standing_still(first, second):
+    with open_job(original) as first, open_job(clone) as second, standing_still(first, second):
         if meeting(first, second).behind:
             raise JobError(f"{original.shown} and {clone.shown} do not stand at the same offsets")
         set_config(first, {SUCCEEDED_BY.name: clone.shown}, reason=f"{clone.shown} goes on where it stands")

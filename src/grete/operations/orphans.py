@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 
 from grete.clock import Deadline, SystemClock
 from grete.coordination.base import Leadership
@@ -101,3 +102,21 @@ def _end(handle: JobHandle, launches: Launches, deadline_s: float) -> None:
             for id_ in waiting:
                 launcher.kill(id_)
         clock.wait(never, _POLL_S)
+
+
+@contextmanager
+def standing_still(*handles: JobHandle) -> Iterator[None]:
+    """Nobody runs these jobs meanwhile, and what a dead coordinator has left commits nothing more.
+
+    Raises:
+        HeldByOther: one is running.
+        JobError: a container of one runs on without a coordinator.
+    """
+    with ExitStack() as stack:
+        for handle in handles:
+            way_out = f"stop it first: grete stop --job {handle.job.shown}"
+            leadership = stack.enter_context(handle.election.stopped(way_out))
+            refuse_orphans(handle)
+            if launches := handle.launches():
+                fence_off_launches(handle, launches, leadership)
+        yield

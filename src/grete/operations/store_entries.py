@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from grete.clock import Clock, SystemClock
+from grete.config.settings.stores import StoreSettings
 from grete.errors import ConfigError
 from grete.model.ids import TaskName
 from grete.operations.job_handle import JobHandle
@@ -83,9 +84,9 @@ def entries_of_key(
     Raises:
         ConfigError, GreteError: see `store_entries`.
     """
-    decoders = store_decoders(store, handle.settings)
+    decoders, uids = store_decoders(store, handle.settings), dict[str, str]()
     for part in _parts(handle, store, task, clock):
-        first = max(part.first, _lacks_up_to(handle, store, part, key))
+        first = max(part.first, _lacks_up_to(handle, store, part, key, uids))
         record = _last_of(part, first, lambda found: text_of_key(decoders.key(found)) == key)
         if record is not None and record.value is not None and record.timestamp_ms >= part.kept_since_ms:
             yield _entry(part.task, record, decoders)
@@ -103,13 +104,21 @@ class _Part(NamedTuple):
     kept_since_ms: int
 
 
-def _parts(handle: JobHandle, store: str, task: str | None, clock: Clock | None) -> Iterator[_Part]:
-    settings = handle.settings
-    if settings.job.is_pipeline:
+def store_of(handle: JobHandle, store: str) -> StoreSettings:
+    """A store of a StreamTask's job.
+
+    Raises:
+        ConfigError: the job has none of this name, or is a pipeline.
+    """
+    if handle.settings.job.is_pipeline:
         raise ConfigError(
             "the state of a DataFrame pipeline is Spark's own, in its lineage; see `grete checkpoint show`"
         )
-    own = settings.known_store(store)
+    return handle.settings.known_store(store)
+
+
+def _parts(handle: JobHandle, store: str, task: str | None, clock: Clock | None) -> Iterator[_Part]:
+    settings, own = handle.settings, store_of(handle, store)
     partitions = {number: name for name, number in handle.changelog_mapping().items()}
     if task is not None and task not in partitions.values():
         raise ConfigError(f"the job has no task {task!r}{or_one_of(task, sorted(partitions.values()))}")
@@ -125,14 +134,19 @@ def _parts(handle: JobHandle, store: str, task: str | None, clock: Clock | None)
                 yield _Part(system, name, stream, partition, *ends, kept_since_ms)
 
 
-def _lacks_up_to(handle: JobHandle, store: str, part: _Part, key: str) -> int:
-    """See `lacks_up_to`. Only keys of the serde for texts are the same bytes wherever they were written."""
+def _lacks_up_to(handle: JobHandle, store: str, part: _Part, key: str, uids: dict[str, str]) -> int:
+    """See `lacks_up_to`. Only keys of the serde for texts are the same bytes wherever they were written.
+
+    `uids` are those of changelogs that were asked for, which only a file on this machine needs.
+    """
     own = handle.settings.store(store)
     serde = own.key_serde
-    if serde is None or handle.settings.serde(serde).implementation != "string":
-        return 0
-    spec = StoreSpec(store, part.stream, part.system.stream_uid(part.stream), own.ttl_ms)
     path = store_path(handle.state_directory / "stores", part.task, store)
+    if serde is None or handle.settings.serde(serde).implementation != "string" or not path.exists():
+        return 0
+    if part.stream not in uids:
+        uids[part.stream] = part.system.stream_uid(part.stream)
+    spec = StoreSpec(store, part.stream, uids[part.stream], own.ttl_ms)
     found = lacks_up_to(path, store_identity(spec, part.partition), key.encode())
     return found if found <= part.end else 0
 

@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,12 +26,13 @@ from grete.failpoints import failpoint
 from grete.keyed_log.base import Fence
 from grete.model.ids import TaskName
 from grete.operations.job_handle import JobHandle
-from grete.operations.orphans import refuse_orphans
+from grete.operations.orphans import standing_still
+from grete.operations.store_entries import store_of
 from grete.private_files import private_directory, replace_file
 from grete.suggestions import or_one_of
 from grete.systems.base import System
 from grete.systems.commit_group import CommitGroup, SegmentWrite
-from grete.systems.records import pack, unpack_changes
+from grete.systems.records import pack
 from grete.tasks.stores.file import StoreFile
 
 _DESCRIPTION = "store.json"
@@ -79,7 +79,7 @@ def export_store(handle: JobHandle, store: str, folder: Path) -> Exported:
         GreteError: the changelog is not there, or its system does not answer.
         OSError: there is no room.
     """
-    own = _store(handle, store)
+    own = store_of(handle, store)
     if folder.is_dir() and any(folder.iterdir()):
         raise ConfigError(f"--to {folder}: there is something in it already; name a folder of its own")
     private_directory(folder)
@@ -107,18 +107,18 @@ def import_store(handle: JobHandle, store: str, folder: Path, *, execute: bool) 
         ConfigError: the folder is no export, is damaged, or of a store that does not fit this one.
         HeldByOther, JobError: the job runs, or a container of it does.
     """
-    own, found = _store(handle, store), _described(folder)
+    own, found = store_of(handle, store), _described(folder)
     _check_fits(own, found, handle)
     numbers = handle.changelog_mapping()
     done = []
-    with handle.election.stopped(_STOP), handle.system(handle.settings.task.commit_system) as system:
-        refuse_orphans(handle)
+    stopped = standing_still(handle) if execute else handle.election.stopped(_STOP)
+    with stopped, handle.system(handle.settings.task.commit_system) as system:
         fence = Fence(f"import/{handle.job}/{store}", 1)
         if execute:
             system.raise_fence([fence])
         for task in found.tasks:
             with _content(system, own, handle, numbers[task.task]) as content:
-                keys, values, times_ms = _rows(folder / task.file)
+                keys, values, times_ms = _rows(folder / task.file, have_times=found.expires)
                 gone = list(_others(content, set(keys)))
             done.append(ImportedTask(task.task, len(keys), len(gone)))
             if execute and (keys or gone):
@@ -131,29 +131,17 @@ def import_store(handle: JobHandle, store: str, folder: Path, *, execute: bool) 
     return done
 
 
-def _store(handle: JobHandle, store: str) -> StoreSettings:
-    if handle.settings.job.is_pipeline:
-        raise ConfigError("the state of a DataFrame pipeline is Spark's own: see `grete migrate to-spark`")
-    return handle.settings.known_store(store)
-
-
 @contextmanager
 def _content(system: System, own: StoreSettings, handle: JobHandle, number: int) -> Iterator[StoreFile]:
     """The store of a task at its last commit, restored into a file of its own, which is removed."""
-    stream, is_expiring = own.changelog_stream(handle.job), own.ttl_ms is not None
+    stream = own.changelog_stream(handle.job)
     end = int(system.offsets(stream)[number].upcoming)
-    with tempfile.TemporaryDirectory(prefix="grete-store-") as name:
-        file = StoreFile(Path(name) / "store.db", stream, ttl_ms=own.ttl_ms)
-        with closing(file):
-            file.settle(
-                end,
-                "",
-                lambda first, last: system.changes(
-                    stream, number, first, last, copied_ms=0, has_times=is_expiring
-                ),
-                partial(unpack_changes, has_times=is_expiring),
-            )
-            yield file
+    with (
+        tempfile.TemporaryDirectory(prefix="grete-store-") as name,
+        closing(StoreFile(Path(name) / "store.db", stream, ttl_ms=own.ttl_ms)) as file,
+    ):
+        file.follow(system, stream, number, end)
+        yield file
 
 
 def _write(path: Path, content: StoreFile, stamped_at_ms: int | None) -> int:
@@ -172,16 +160,13 @@ def _write(path: Path, content: StoreFile, stamped_at_ms: int | None) -> int:
     return entries
 
 
-def _rows(path: Path) -> tuple[list[bytes], list[bytes], list[int]]:
+def _rows(path: Path, *, have_times: bool) -> tuple[list[bytes], list[bytes], list[int]]:
     with pa.OSFile(str(path), "rb") as source:
         table = pa.ipc.open_file(source).read_all()
     times_ms = table.column("timestamp_ms").to_pylist()
-    now_ms = SystemClock().wall_ms()
-    return (
-        table.column("key").to_pylist(),
-        table.column("value").to_pylist(),
-        [time_ms or now_ms for time_ms in times_ms],
-    )
+    if not have_times:
+        times_ms = [SystemClock().wall_ms()] * len(times_ms)
+    return table.column("key").to_pylist(), table.column("value").to_pylist(), times_ms
 
 
 def _others(content: StoreFile, keys: set[bytes]) -> Iterator[bytes]:

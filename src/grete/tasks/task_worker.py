@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,14 +19,14 @@ from grete.config.application_config import ApplicationConfig
 from grete.failpoints import failpoint
 from grete.model.ids import SystemStreamPartition
 from grete.serdes import StreamSerdes, store_serdes, stream_serdes
-from grete.systems.base import Change, System
-from grete.systems.records import records, unpack_changes, write
+from grete.systems.base import System
+from grete.systems.records import records, write
 from grete.tasks.collector import Collector, StreamFacts
 from grete.tasks.event_loop import TaskEventLoop
 from grete.tasks.metrics import TaskMetrics
 from grete.tasks.results import StoreChange
 from grete.tasks.spec import RunnerSpec, StoreSpec, TaskProgress, TaskSpec
-from grete.tasks.stores.file import ReadChanges, StoreFile
+from grete.tasks.stores.file import StoreFile
 from grete.tasks.stores.paths import store_identity, store_path
 from grete.tasks.stores.restoring import Restoring
 from grete.tasks.stores.snapshots import SnapshotTaker, snapshot_copies
@@ -68,7 +67,7 @@ class TaskWorker(Undoable):
         self.stores: dict[str, TaskStore[StoreFile]] = {
             store.name: self._open_store(store) for store in spec.stores
         }
-        self._snapshot_takers = {store.name: self._snapshot_taker(store) for store in spec.stores}
+        self._snapshot_takers = list(self._takers_of_snapshots())
         self.instance: StreamTask | None = None
         self._side_inputs: SideInputs | None = None
         self.timers = Timers(is_heard=False)
@@ -109,11 +108,12 @@ class TaskWorker(Undoable):
             None if directory is None else store_path(directory, self.task.name, store.name).with_suffix("")
         )
 
-    def _snapshot_taker(self, store: StoreSpec) -> SnapshotTaker | None:
-        folder = self._snapshot_folder(store)
-        if folder is None:
-            return None
-        return SnapshotTaker(folder, self._settings.job.snapshot_interval_ms, self._clock.wall_ms)
+    def _takers_of_snapshots(self) -> Iterator[SnapshotTaker]:
+        for store in self._spec.stores:
+            if (folder := self._snapshot_folder(store)) is not None:
+                path, identity = self._place(self._spec.store_directory, store)
+                interval_ms = self._settings.job.snapshot_interval_ms
+                yield SnapshotTaker(path, identity, folder, interval_ms, self._clock.wall_ms)
 
     def _place(self, directory: str, store: StoreSpec) -> tuple[Path, str]:
         return (
@@ -126,12 +126,11 @@ class TaskWorker(Undoable):
         continues = self.instance is not None and self.token == progress.token
         for name, store in self.stores.items():
             spec = self._store_specs[name]
-            changes = self._reader_of_changes(spec, store.file)
-            unpack = partial(unpack_changes, has_times=spec.is_expiring)
-            store.file.settle(progress.store_positions.get(name, 0), progress.token, changes, unpack)
+            place = (self._system, spec.changelog_stream, self.task.changelog_partition)
+            store.file.follow(*place, progress.store_positions.get(name, 0), progress.token)
             store.begin_batch(continues=continues)
-            if (taker := self._snapshot_takers[name]) is not None:
-                taker.look(store.file.path, store_identity(spec, self.task.changelog_partition))
+        for taker in self._snapshot_takers:
+            taker.look()
         failpoint("task.before-init")
         self.control.wants_commit = False
         try:
@@ -170,14 +169,6 @@ class TaskWorker(Undoable):
         assert self.instance is not None, "a batch has begun"
         process = self.instance.process
         return process if self._side_inputs is None else self._side_inputs.receiver(ssp, process)
-
-    def _reader_of_changes(self, store: StoreSpec, file: StoreFile) -> ReadChanges:
-        def changes(start: int, end: int) -> Iterator[Change]:
-            place = (store.changelog_stream, self.task.changelog_partition)
-            has_times = store.is_expiring
-            return self._system.changes(*place, start, end, copied_ms=file.copied_ms, has_times=has_times)
-
-        return changes
 
     def gather(self) -> None:
         """Before a commit: have here what the task made."""

@@ -74,7 +74,9 @@ class WritableLocation(Location, Protocol):
         ...
 
 
-def open_location(place: Path | str, named_by: str, settings: Settings, on_asking: OnAsking) -> Location:
+def open_location(
+    place: Path | str, named_by: str, settings: Settings, on_asking: OnAsking
+) -> WritableLocation:
     """A place for a process without Spark, as `grete.config.places.place_of` tells it; an address starts a JVM.
 
     `named_by` is the key or the option that has it. Spark's settings are those of the job.

@@ -35,7 +35,8 @@ from grete.clock import SystemClock
 from grete.errors import OffsetOutOfRange
 from grete.failpoints import failpoint
 from grete.private_files import private_directory, tighten_database
-from grete.systems.base import Change
+from grete.systems.base import Change, System
+from grete.systems.records import unpack_changes
 from grete.tasks.faults import FILE_ERRORS, file_error
 from grete.tasks.stores.damage import DAMAGE, DamagedStore, fault, faults_translated
 from grete.tasks.stores.restoring import Restoring
@@ -190,6 +191,16 @@ class StoreFile:
         """The changelog offset up to which (exclusive) the base holds everything."""
         (position,) = self._connection.execute("SELECT position FROM meta").fetchone() or (0,)
         return int(position)
+
+    def follow(self, system: System, stream: str, partition: int, position: int, token: str = "") -> None:
+        """As `settle`, by a partition of the changelog's stream."""
+        has_times = self._ttl_ms is not None
+
+        def changes(start: int, end: int) -> Iterator[Change]:
+            place = (stream, partition, start, end)
+            return system.changes(*place, copied_ms=self.copied_ms, has_times=has_times)
+
+        self.settle(position, token, changes, partial(unpack_changes, has_times=has_times))
 
     def settle(self, position: int, token: str, read_changes: ReadChanges, unpack: Unpack) -> None:
         """Bring the base to exactly `position`, applying pending changes only if `token` proves them."""

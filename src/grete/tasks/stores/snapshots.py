@@ -19,14 +19,13 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import orjson
 
 from grete.errors import GreteError
 from grete.failpoints import failpoint
-from grete.private_files import private_directory, replace_file
+from grete.private_files import private_directory, private_opener, replace_file
 from grete.tasks.stores.warm_copy import Copy, copied, position_of
 
 _log = logging.getLogger("grete.stores")
@@ -62,7 +61,7 @@ class Snapshot:
             DamagedSnapshot: a block is missing or damaged.
             OSError: there is no room.
         """
-        with path.open("wb") as file:
+        with open(path, "wb", opener=private_opener) as file:
             for name in self.blocks:
                 file.write(self._block(name))
 
@@ -202,8 +201,12 @@ class SnapshotTaker:
     What fails is logged and tried again when the next is due: a task that has no snapshot has its changelog.
     """
 
-    def __init__(self, folder: Path, interval_ms: int, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, store: Path, changelog: str, folder: Path, interval_ms: int, now_ms: Callable[[], int]
+    ) -> None:
         """The first is due after a part of the interval, another one for each store, so that not all are at once."""
+        self._store = store
+        self._changelog = changelog
         self._folder = folder
         self._interval_ms = interval_ms
         self._now_ms = now_ms
@@ -211,18 +214,19 @@ class SnapshotTaker:
         self._is_free = threading.Event()
         self._is_free.set()
 
-    def look(self, store: Path, changelog: str) -> None:
+    def look(self) -> None:
         """Begin one if it is due. Takes no time."""
         if self._now_ms() >= self._due_ms and self._is_free.is_set():
             self._due_ms = self._now_ms() + self._interval_ms
             self._is_free.clear()
-            _WRITER.soon(partial(self._take, store, changelog))
+            _WRITER.soon(self._take)
 
-    def _take(self, store: Path, changelog: str) -> None:
+    def _take(self) -> None:
+        store, folder = self._store, self._folder
         try:
-            written = take(store, self._folder, changelog)
-            _log.info("snapshot of %s in %s: %d new bytes", store, self._folder, written)
+            written = take(store, folder, self._changelog)
+            _log.info("snapshot of %s in %s: %d new bytes", store, folder, written)
         except Exception as error:  # noqa: BLE001 - a thread begins here, and all stores of the process wait for it
-            _log.warning("no snapshot of %s in %s, until the next one is due: %s", store, self._folder, error)
+            _log.warning("no snapshot of %s in %s, until the next one is due: %s", store, folder, error)
         finally:
             self._is_free.set()

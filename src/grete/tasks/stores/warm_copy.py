@@ -112,5 +112,4 @@ def _put(copy: Copy, target: Path) -> None:
     """All or nothing: the target has its name only when it is whole."""
     unfinished = target.with_name(f"{target.name}.taking-over")
     copy.put(unfinished)
-    tighten_database(unfinished)
     unfinished.replace(target)
