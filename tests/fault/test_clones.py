@@ -18,7 +18,8 @@ from grete.config.load import load_file
 from grete.errors import JobError, JobNotFound
 from grete.model.ids import JobId
 from grete.operations import open_job
-from grete.operations.clones import bring_together, compare, swap
+from grete.operations.clones import compare, swap
+from grete.operations.meeting import bring_together
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually, patient
 
@@ -81,9 +82,9 @@ def test_a_clone_goes_on_where_its_original_stood_and_no_record_is_lost_or_doubl
         job.send(100)
         with pytest.raises(JobError, match="it was killed"):
             bring_together(
-                job.id, clone, lambda one: killed_once(one, seen=lambda: processed(one), least=300)
+                [job.id, clone], lambda one: killed_once(one, seen=lambda: processed(one), least=300)
             )
-        met = bring_together(job.id, clone, until_drained)
+        met = bring_together([job.id, clone], until_drained)
         assert 300 < sum(met.at.values()) < 600, "no further than it has to be"
         with open_job(job.id) as original, open_job(clone) as other:
             [found] = compare(original, other)

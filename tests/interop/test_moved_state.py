@@ -24,6 +24,7 @@ from tests.support.samza_job import SamzaJob
 from grete.cli.main import main
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually, patient, reaches
+from grete.wire.java_hash import string_hash
 from grete_workbench.real_samza import samza_config
 
 USERS, PARTITIONS = 7, 2
@@ -51,11 +52,11 @@ def key_of(partition: int, offset: int) -> str:
 class MovedJob:
     """Its topics, and the two that run it in turns."""
 
-    def __init__(self, bootstrap: str, directory: Path) -> None:
+    def __init__(self, bootstrap: str, directory: Path, factor: int = 1) -> None:
         mark = uuid.uuid4().hex[:8]
         self.bootstrap, self.directory, self.home = bootstrap, directory, directory / "home"
         self.input, self.output, self.changelog = f"views-{mark}", f"counts-{mark}", f"changelog-{mark}"
-        self.records = 0
+        self.records, self.factor = 0, factor
         self._starts = 0
         self._commits: dict[int, int] = {}
         self.checkpoints = f"__samza_checkpoint_ver_1_for_views-{mark}_1"
@@ -65,6 +66,7 @@ class MovedJob:
             "task.class": "grete.interop.Views",
             "task.inputs": f"kafka.{self.input}",
             "task.commit.ms": "86400000",
+            "job.elasticity.factor": str(factor),
             "systems.kafka.samza.offset.default": "oldest",
             "systems.kafka.default.stream.samza.offset.default": "oldest",
             "systems.kafka.default.stream.samza.key.serde": "string",
@@ -174,9 +176,10 @@ class MovedJob:
         return found
 
     def states(self) -> dict[int, dict[str, int]]:
-        """The state in the changelog, by partition: as any reader restores it."""
-        found: dict[int, dict[str, int]] = {partition: {} for partition in range(PARTITIONS)}
-        for partition, key, value in self._read(self.changelog):
+        """The state in the changelog, by its partition: as any reader restores it."""
+        partitions = PARTITIONS * self.factor
+        found: dict[int, dict[str, int]] = {partition: {} for partition in range(partitions)}
+        for partition, key, value in self._read(self.changelog, partitions):
             if value is None:
                 found[partition].pop(key.decode(), None)
             else:
@@ -208,6 +211,16 @@ class MovedJob:
             yield message.partition() or 0, message.key() or b"", message.value()
         consumer.close()
 
+    def has_committed_changelogs(self) -> bool:
+        """Whether checkpoints say that the changelogs have a record of each message."""
+        marks = {}
+        for _, _, value in self._read(self.checkpoints, 1):
+            for one in json.loads(value or b"{}").values():
+                if isinstance(one, dict) and one.get("stream") == self.changelog:
+                    last = one["offset"].rpartition(":")[2]
+                    marks[one["partition"]] = 0 if last == "null" else int(last) + 1
+        return sum(marks.values()) == PARTITIONS * self.records
+
     def assert_exact(self) -> None:
         """Each message was counted once; each of its outputs says so."""
         counts = [Counter[str]() for _ in range(PARTITIONS)]
@@ -218,7 +231,15 @@ class MovedJob:
                 counts[partition][key] += 1
                 expected[partition, offset] = {(key, counts[partition][key])}
         assert self.outputs() == expected
-        assert self.states() == {partition: dict(counts[partition]) for partition in range(PARTITIONS)}
+        states = [state for _, state in sorted(self.states().items())]
+        for partition in range(
+            PARTITIONS
+        ):  # tasks are in the order of their names, and so are their changelogs
+            own = states[partition * self.factor : (partition + 1) * self.factor]
+            assert own == [
+                {k: n for k, n in counts[partition].items() if abs(string_hash(k)) % self.factor == bucket}
+                for bucket in range(self.factor)
+            ]
 
 
 @pytest.mark.nightly  # test_moved_job.py moves a job forth and back in every run
@@ -244,5 +265,40 @@ def test_counts_are_exact_after_samza_was_killed_and_stopped_between_its_commits
 
     job.append(20, commits={})  # Samza itself goes back to where grete was, and processes these again
     job.run_samza(SamzaJob.kill)
+    job.run_grete()
+    job.assert_exact()
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(300)
+def test_an_elastic_jobs_keys_and_state_are_where_samza_has_them(
+    kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Samza 1.8.0 commits no offsets of an elastic job's inputs: where to go on is said by hand."""
+    job = MovedJob(kafka.bootstrap, tmp_path, factor=2)
+    job.append(60, commits={})
+
+    def stop(samza: SamzaJob) -> None:
+        eventually(job.has_committed_changelogs, "Samza's commit of all that its stores have")
+        samza.stop()
+
+    job.run_samza(stop, {"task.commit.ms": "500"})
+    job.assert_exact()
+    job.append(40, commits={})
+    monkeypatch.setenv("GRETE_HOME", str(job.home))
+    words = [
+        "checkpoint",
+        "rewind",
+        "--config",
+        job.written(job.config),
+        "--state",
+        "keep",
+        "--to",
+        "offset:60",
+    ]
+    assert main([*words, "--execute"]) == 0
+    job.run_grete()
+    job.assert_exact()
+    job.append(20, commits={})
     job.run_grete()
     job.assert_exact()

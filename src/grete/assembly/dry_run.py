@@ -35,7 +35,7 @@ from grete.spark.session.versions import check_installed
 from grete.systems.base import System
 from grete.systems.factory import open_system
 from grete.systems.outputs import OutputSystems, not_declared
-from grete.wire.container_protocol import AssignmentMessage, Partition, Task, document
+from grete.wire.container_protocol import AssignmentMessage, PendingRequest, Task, document
 
 _COMMAND = (sys.executable, "-P", "-m", "grete.spark.dry_run")
 _TIMEOUT_S = 600.0
@@ -187,10 +187,7 @@ def tried(settings: Settings, model: JobModel, home: Path, *query: str) -> dict[
 
 def _assignment(settings: Settings, container: ContainerModel, folder: Path) -> AssignmentMessage:
     """As a coordinator gives it, of a job whose folder is nowhere else."""
-    tasks = tuple(
-        Task(task.name, tuple(map(Partition.of, task.ssps)), task.changelog_partition)
-        for task in container.tasks.values()
-    )
+    tasks = tuple(Task.of(task, PendingRequest()) for task in container.tasks.values())
     config = {**settings.raw, STATE_DIR.name: str(folder), LINEAGE_DIR.name: str(folder)}
     return AssignmentMessage(
         job=settings.job.id, container_id=container.id, epoch=1, config=config, tasks=tasks

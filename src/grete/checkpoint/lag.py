@@ -99,7 +99,7 @@ class JobLag:
 
 def active_tasks(model: JobModel) -> dict[TaskName, tuple[SystemStreamPartition, ...]]:
     """The SSPs of each task that processes; standby tasks have no lag of their own."""
-    return {task.name: task.ssps for task in model.tasks.values() if task.mode is TaskMode.ACTIVE}
+    return {task.name: task.partitions for task in model.tasks.values() if task.mode is TaskMode.ACTIVE}
 
 
 def measure_lag(

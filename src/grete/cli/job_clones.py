@@ -91,9 +91,10 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def _promote(options: argparse.Namespace) -> int:
-    from grete.operations.clones import bring_together, swap
+    from grete.operations.clones import swap
+    from grete.operations.meeting import bring_together
 
-    met = bring_together(options.over, options.job, _run_until_drained)
+    met = bring_together([options.over, options.job], run_until_drained)
     found = _compared(options)
     if options.execute:
         swap(options.over, options.job)
@@ -123,13 +124,13 @@ def _compared(options: argparse.Namespace) -> list[Compared]:
         return list(compare(original, clone))
 
 
-def _run_until_drained(job: JobId) -> None:
-    """In a process of its own, with its output.
+def run_until_drained(job: JobId) -> None:
+    """Run a job in a process of its own, with its output.
 
     Raises:
         JobError: it failed.
     """
-    print(f"running {job.shown} to the offsets of the other", file=sys.stderr, flush=True)
+    print(f"running {job.shown} to the offsets that are asked for", file=sys.stderr, flush=True)
     command = [sys.executable, "-m", "grete.cli.main", "run", "--job", job.shown, "--until-drained"]
     ended = subprocess.run(command, stdout=sys.stderr, check=False).returncode  # noqa: S603 - our own
     if ended != 0:

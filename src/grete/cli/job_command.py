@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from grete.cli import job_clones
+from grete.cli import job_clones, job_elasticity
 from grete.cli.options import add_job_options, given_settings, named_job, opened_job, say_that_spark_is_asked
 from grete.cli.output import print_json
 from grete.errors import HeldByOther, JobNotFound
@@ -22,6 +22,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     delete.add_argument("--execute", action="store_true", help="do it; without, show what would be removed")
     delete.set_defaults(run=_delete)
     job_clones.declare(actions)
+    job_elasticity.declare(actions)
 
 
 def _delete(options: argparse.Namespace) -> int:

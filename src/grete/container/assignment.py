@@ -28,6 +28,8 @@ class AssignedTask:
     changelog_partition: int
     pending: PendingStart = field(default_factory=PendingStart)
     mode: TaskMode = TaskMode.ACTIVE
+    key_bucket: int = -1
+    """Of an elastic job; see `TaskModel`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,4 +107,5 @@ def parse_assignment(document: Any, folder: Path) -> Assignment:
 
 def _task(task: protocol.Task) -> AssignedTask:
     ssps = tuple(sorted(one.ssp() for one in task.ssps))
-    return AssignedTask(task.name, ssps, task.changelog_partition, task.pending.start(), task.mode)
+    pending = task.pending.start()
+    return AssignedTask(task.name, ssps, task.changelog_partition, pending, task.mode, task.key_bucket)

@@ -30,7 +30,9 @@ def runner_spec(assignment: Assignment, system: System, home: Path, log_end: int
     settings, ssps = assignment.settings, assignment.ssps
     index = {ssp: i for i, ssp in enumerate(ssps)}
     tasks = tuple(
-        TaskSpec(i, task.name, tuple(index[ssp] for ssp in task.ssps), task.changelog_partition)
+        TaskSpec(
+            i, task.name, tuple(index[ssp] for ssp in task.ssps), task.changelog_partition, task.key_bucket
+        )
         for i, task in enumerate(assignment.tasks)
     )
     task_class = settings.job.task_class

@@ -21,7 +21,10 @@ def ssp_key(ssp: SystemStreamPartition) -> str:
 
 
 def assignment_records(model: JobModel, remembered: Remembered) -> Iterator[AssignmentRecord]:
-    """Deletions first, when the number of tasks or the standby tasks changed; then every assignment."""
+    """Deletions first, when the number of tasks or the standby tasks changed, or SSPs went; then every assignment.
+
+    SSPs that went stay in Samza, and a factor of elasticity that comes back would find the tasks it had.
+    """
     yield from _deletions(model, remembered)
     owners: dict[SystemStreamPartition, list[TaskName]] = {}
     for container in model.containers.values():
@@ -44,6 +47,9 @@ def _deletions(model: JobModel, remembered: Remembered) -> Iterator[AssignmentRe
             yield from _delete_task(task_name)
         for ssp in {ssp: None for task in tasks for ssp in task.ssps}:
             yield SET_TASK_PARTITION, ssp_key(ssp), None
+    present = {ssp for task in tasks for ssp in task.ssps}
+    for ssp in sorted({ssp for ssps in remembered.ssps.values() for ssp in ssps} - present):
+        yield SET_TASK_PARTITION, ssp_key(ssp), None
     standby_before = {task for task, mode in remembered.modes.items() if mode is TaskMode.STANDBY}
     if standby != standby_before:
         for task_name in sorted(standby_before):

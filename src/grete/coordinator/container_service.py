@@ -29,7 +29,6 @@ from grete.wire.container_protocol import (
     Command,
     Directive,
     Heartbeat,
-    Partition,
     PendingRequest,
     Task,
 )
@@ -104,13 +103,7 @@ class ContainerService:
             config=dict(settings.raw),
             input_uids={str(one): uid for one, uid in read_input_uids(self._stream).items()},
             tasks=tuple(
-                Task(
-                    task.name,
-                    tuple(map(Partition.of, task.ssps)),
-                    task.changelog_partition,
-                    PendingRequest.of(pending.get(task.name, PendingStart())),
-                    task.mode,
-                )
+                Task.of(task, PendingRequest.of(pending.get(task.name, PendingStart())))
                 for task in container.tasks.values()
             ),
         )

@@ -1,15 +1,16 @@
 """SSPs that come to another task than the one whose checkpoint says how far they were read (S2-110).
 
-A checkpoint is a task's. Another SSP grouper gives the tasks other names, so each SSP would begin where its offset
-default says, and what lies between would be left out or processed again. Samza refuses the other grouper by the name
-in the checkpoint's key; here the positions themselves are compared, so a model that keeps them is never refused.
+A checkpoint is a task's. Another SSP grouper, or elasticity factor, gives the tasks other names, so each SSP would
+begin where its offset default says, or where a task of that name has ended long ago, and what lies between would be
+left out or processed again. Samza refuses the other grouper by the name in the checkpoint's key, and says nothing of
+another factor; here the positions themselves are compared, so a model that keeps them is never refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from grete.config.key_tables.job import SSP_GROUPER
+from grete.config.key_tables.job import ELASTICITY, SSP_GROUPER
 from grete.config.key_tables.task import BROADCAST
 from grete.config.settings import Settings
 from grete.coordinator.replaced_inputs import Commits, RequestedStarts
@@ -32,7 +33,7 @@ def renamed_tasks(
     read_commits: Callable[[], Commits],
     now_ms: int,
 ) -> Iterator[str]:
-    """A problem, with the way out, when SSPs have checkpoints and none of the tasks that read them now has one.
+    """A problem, with the way out, when SSPs have checkpoints and none of the tasks that read them has the last one.
 
     `previous` are the SSPs of each task in the last model; checkpoints are read only when an SSP has left its task.
     """
@@ -47,19 +48,19 @@ def renamed_tasks(
     lost = [
         ssp
         for ssp, tasks in sorted(moved.items())
-        if not tasks & read.get(ssp, tasks)
+        if (before.get(ssp, set()) & read.get(ssp, set()) or not tasks & read.get(ssp, tasks))
         and not settings.stream(ssp.system_stream).is_reset
         and not asked.cover(ssp, tasks)
     ]
     if lost:
-        yield _problem(settings, lost, readers, read, commits)
+        yield _problem(settings, lost, readers, before, read, commits)
 
 
 def _readers(ssps: TaskSsps) -> _Readers:
     readers: _Readers = {}
     for task, of_task in ssps.items():
         for ssp in of_task:
-            readers.setdefault(ssp, set()).add(task)
+            readers.setdefault(ssp.whole, set()).add(task)
     return readers
 
 
@@ -67,12 +68,13 @@ def _problem(
     settings: Settings,
     lost: Sequence[SystemStreamPartition],
     readers: _Readers,
+    before: _Readers,
     read: _Readers,
     commits: Commits,
 ) -> str:
     named = []
     for ssp in lost[:_NAMED]:
-        was, now = min(read[ssp]), min(readers[ssp])
+        was, now = min(before.get(ssp, set()) & read[ssp] or read[ssp]), min(readers[ssp])
         named.append(f"{ssp} was read up to {commits[was].offsets[ssp]} by {was!r} and comes to {now!r}")
     more = f", and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
     streams = sorted({ssp.system_stream for ssp in lost})
@@ -80,7 +82,9 @@ def _problem(
     return (
         f"{'; '.join(named)}{more}: a checkpoint is a task's, so the new one would not go on there but begin at its "
         f"offset default, and records would be left out or processed again. Another {SSP_GROUPER.name} does this: "
-        f"set it back to what it was (`grete config history` shows it); another {BROADCAST.name} may, too. To "
+        f"set it back to what it was (`grete config history` shows it); another {BROADCAST.name} may, too. Another "
+        f"{ELASTICITY.name} does so when `config set` changes it: set it back, and let `grete job elasticity` change "
+        f"it, which keeps the place. To "
         f"start over, say so for one run with {', '.join(resets)} and samza.offset.default=oldest or "
         f"upcoming, or give the job a new job.id"
     )

@@ -16,6 +16,7 @@ from grete.checkpoint.open_store import open_store
 from grete.checkpoint.store import CheckpointStore, StoreContext, resolve
 from grete.checkpoint.task_commit import TaskCommit, read_commits
 from grete.clock import Clock
+from grete.config.key_tables.job import ELASTICITY
 from grete.config.settings import Settings
 from grete.config.settings.streams import StreamSettings
 from grete.container.samza_state import RESTORE_ALL, check_known, restored_to
@@ -250,8 +251,19 @@ def starts(
             f"{len(gone)} tasks have checkpoints and are not in the job model: {_few(gone)}",
             "name the same inputs and the same grouper as the Samza job did",
         )
+    unplaced = [task for task, model in models.items() if model.key_bucket >= 0 and not written.offsets(task)]
+    if unplaced:
+        yield Note(
+            NoteSection.CHECKPOINTS,
+            ELASTICITY.name,
+            Outcome.BLOCKS,
+            f"Samza commits no offsets of an elastic job's inputs: its state is there, and where it stood is not; so "
+            f"it is with {len(unplaced)} tasks: {_few(unplaced)}",
+            "stop Samza when it has processed all, and say that: grete checkpoint rewind --to upcoming --state keep "
+            "--execute",
+        )
     for task in sorted(models):
-        for ssp in models[task].ssps:
+        for ssp in models[task].partitions:
             yield from _start(config, task, ssp, written.offsets(task).get(ssp), ends)
 
 
@@ -385,7 +397,7 @@ def _tasks(calculated: Calculated, written: CheckpointLogContent) -> Iterator[Ta
                 task,
                 str(container.id),
                 model.changelog_partition,
-                tuple(sorted(model.ssps)),
+                model.partitions,
                 dict(written.offsets(task)),
             )
 

@@ -76,7 +76,7 @@ class SystemStream:
 
 @dataclass(frozen=True, slots=True, order=True)
 class SystemStreamPartition:
-    """A partition of a stream (SSP). `key_bucket` is -1 unless the job is elastic."""
+    """A partition of a stream (SSP). `key_bucket` is -1, but in the job model of an elastic job."""
 
     system: str
     stream: str
@@ -87,6 +87,13 @@ class SystemStreamPartition:
     def system_stream(self) -> SystemStream:
         """The stream this partition belongs to."""
         return SystemStream(self.system, self.stream)
+
+    @property
+    def whole(self) -> SystemStreamPartition:
+        """The partition without the key bucket: what is read, and what checkpoints, startpoints and lag are of."""
+        return (
+            self if self.key_bucket < 0 else SystemStreamPartition(self.system, self.stream, self.partition)
+        )
 
     def __str__(self) -> str:
         """`system.stream.partition`, Samza's map-key form; it drops the key bucket."""

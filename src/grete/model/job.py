@@ -25,6 +25,16 @@ class TaskModel:
     changelog_partition: int
     mode: TaskMode = TaskMode.ACTIVE
 
+    @property
+    def partitions(self) -> tuple[SystemStreamPartition, ...]:
+        """The SSPs as they are read and as checkpoints name them, without key buckets; sorted."""
+        return tuple(sorted(ssp.whole for ssp in self.ssps))
+
+    @property
+    def key_bucket(self) -> int:
+        """The bucket of an elastic job's task: it gets the records of these keys, and what is broadcast; else -1."""
+        return max((ssp.key_bucket for ssp in self.ssps), default=-1)
+
 
 @dataclass(frozen=True, slots=True)
 class ContainerModel:

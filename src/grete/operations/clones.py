@@ -8,24 +8,20 @@ in these streams once, from the one or from the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from grete.config.key_tables.job import PROMOTED_OVER, SUCCEEDED_BY
-from grete.config.key_tables.task import INPUTS_ENDS, OUTPUTS_SUFFIX
+from grete.config.key_tables.task import OUTPUTS_SUFFIX
 from grete.errors import JobError
 from grete.metadata.history import History
-from grete.model.ids import JobId, SystemStreamPartition
+from grete.model.ids import JobId
 from grete.operations.configuration import set_config
 from grete.operations.job_handle import JobHandle, open_job
+from grete.operations.meeting import meeting
 from grete.operations.orphans import standing_still
 from grete.operations.stream_records import oldest_offset, records_until
 from grete.systems.base import System
-
-Offsets = Mapping[SystemStreamPartition, int]
-"""The next offset to read of each partition."""
-Run = Callable[[JobId], None]
-"""Runs a job until it is drained. Raises JobError."""
 
 
 @dataclass(slots=True)
@@ -82,79 +78,6 @@ def _last(system: System, stream: str) -> tuple[dict[bytes, bytes | None], int]:
 
 def _shown(key: bytes) -> str:
     return key.decode("utf-8", "backslashreplace")
-
-
-# --- swapping ---
-
-
-@dataclass(frozen=True, slots=True)
-class Meeting:
-    """Where both jobs are to stand, and which of them has to run for it."""
-
-    at: Offsets
-    behind: Sequence[JobId]
-
-
-def meeting(original: JobHandle, clone: JobHandle) -> Meeting:
-    """The higher offset of both in each partition.
-
-    Raises:
-        JobError: one of them has not committed anything, or has no input in common with the other.
-    """
-    stands = {handle.job: _stands(handle) for handle in (original, clone)}
-    for job, found in stands.items():
-        if not found:
-            raise JobError(f"job {job.shown} has no checkpoints: run it first")
-    both = [{ssp: max(offsets) for ssp, offsets in found.items()} for found in stands.values()]
-    if not both[0].keys() & both[1].keys():
-        raise JobError(f"{original.job.shown} and {clone.job.shown} have no input in common")
-    at = {ssp: max(found.get(ssp, 0) for found in both) for ssp in {*both[0], *both[1]}}
-    behind = [
-        job for job, found in stands.items() if any({at[ssp]} != offsets for ssp, offsets in found.items())
-    ]
-    return Meeting(at, behind)
-
-
-def _stands(handle: JobHandle) -> dict[SystemStreamPartition, set[int]]:
-    """The next offsets of each partition: of a broadcast one, each task's. Tasks that are gone stand nowhere."""
-    found: dict[SystemStreamPartition, set[int]] = {}
-    reads = handle.task_inputs()
-    for task, commit in handle.checkpoints.read().items():
-        for ssp in reads.get(task, ()):
-            if ssp in commit.offsets:
-                found.setdefault(ssp, set()).add(int(commit.offsets[ssp]) + 1)
-    return found
-
-
-def bring_together(original: JobId, clone: JobId, run: Run) -> Meeting:
-    """Run each of them, one after the other, to where both stand at the same offsets.
-
-    Raises:
-        JobError: one is running, or does not come there.
-        ConfigError: see `set_config`.
-    """
-    with open_job(original) as first, open_job(clone) as second, standing_still(first, second):
-        found = meeting(first, second)
-    ends = ",".join(f"{ssp}={offset}" for ssp, offset in sorted(found.at.items()))
-    for job in found.behind:
-        _set(job, ends, f"to the offsets of {original} and {clone}")
-        try:
-            run(job)
-        finally:  # a drain by somebody else would end there, too
-            _set(job, None, "inputs have no end again")
-    with open_job(original) as first, open_job(clone) as second:
-        now = meeting(first, second)
-    if now.behind or now.at != found.at:
-        names = ", ".join(job.shown for job in now.behind) or "both"
-        raise JobError(
-            f"{names}: not at the offsets that they were to be run to; see the logs, and try again"
-        )
-    return now
-
-
-def _set(job: JobId, ends: str | None, reason: str) -> None:
-    with open_job(job) as handle:
-        set_config(handle, {INPUTS_ENDS.name: ends}, reason=reason)
 
 
 def swap(original: JobId, clone: JobId) -> None:

@@ -141,7 +141,11 @@ class JobHandle:
         """The inputs of each task of the job model; standby tasks read nothing."""
         assignments = TaskAssignments(self.stream)
         modes = assignments.modes()
-        return {t: s for t, s in assignments.ssps().items() if modes.get(t) is not TaskMode.STANDBY}
+        return {
+            task: tuple(sorted(ssp.whole for ssp in ssps))
+            for task, ssps in assignments.ssps().items()
+            if modes.get(task) is not TaskMode.STANDBY
+        }
 
     def launches(self) -> dict[ContainerId, LaunchRecord]:
         """The incarnation of each container that was started and has not been seen to end."""

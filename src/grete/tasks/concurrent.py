@@ -19,7 +19,7 @@ from grete.arrow import pa
 from grete.systems.inputs import Arrived
 from grete.tasks.collector import Collector
 from grete.tasks.event_loop import TaskEventLoop
-from grete.tasks.runner import TaskRun
+from grete.tasks.runner import TaskRun, taken_of
 from grete.tasks.share_limits import ShareLimits
 
 T = TypeVar("T")
@@ -55,17 +55,12 @@ class _OwnCollector:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Records that have arrived for one task."""
+    """Records that have arrived: `rows` are those for the task."""
 
     run: TaskRun
     ssp_index: int
     arrived: Arrived
-
-    @property
-    def rows(self) -> pa.RecordBatch:
-        """The records."""
-        assert self.arrived.records is not None, "a piece has records"
-        return self.arrived.records
+    rows: pa.RecordBatch
 
 
 def process_side_by_side(
@@ -83,7 +78,8 @@ def process_side_by_side(
         of_runs.setdefault(id(piece.run), []).append(piece)
     done = events.finish(_all(list(of_runs.values()), limits)) if pieces else {}
     arrived = {id(piece.arrived): piece.arrived for piece in pieces}
-    least = {one: min(done[id(p)] for p in pieces if id(p.arrived) == one) for one in arrived}
+    taken = {id(p): taken_of(p.arrived.records, p.rows, done[id(p)]) for p in pieces}
+    least = {one: min(taken[id(p)] for p in pieces if id(p.arrived) == one) for one in arrived}
     return [
         replace(arrived[one], records=rows.slice(count))
         for one, count in least.items()

@@ -18,12 +18,13 @@ from grete.api import IncomingMessageEnvelope
 from grete.application.beside import CallFailed
 from grete.application.calls import FAILURES, call_for_each
 from grete.application.side_inputs import Process
-from grete.arrow import pa
+from grete.arrow import np, pa
 from grete.errors import ExpectationFailed, ProcessingError
 from grete.failpoints import failpoint
 from grete.model.ending import failure_of, note
 from grete.model.ids import SystemStreamPartition
 from grete.model.streams import Headers
+from grete.systems.columns import numbers
 from grete.systems.outputs import is_elsewhere
 from grete.systems.records import headers_of, records
 from grete.tasks.collector import dead_letter
@@ -254,7 +255,7 @@ class TaskRun:
     def _above_checkpoint(self, ssp_index: int, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Without the rows this task has processed already, as happens to broadcast SSPs and repeated batches."""
         done = self._progress.last_offsets.get(ssp_index)
-        if done is None or rows.column(_OFFSET)[0].as_py() > done:
+        if done is None or not rows.num_rows or rows.column(_OFFSET)[0].as_py() > done:
             return rows
         return rows.filter(pa.array(rows.column(_OFFSET).to_numpy() > done))
 
@@ -308,6 +309,15 @@ class TaskRun:
         partition = self.worker.task.index % self.worker.partition_count(stream)
         letters, times = zip(*self._dead, strict=True)
         yield stream, partition, records([None] * len(letters), letters, times)
+
+
+def taken_of(rows: pa.RecordBatch, own: pa.RecordBatch, count: int) -> int:
+    """How many of the rows are behind a task that has taken the first `count` of its `own` ones."""
+    if own is rows:
+        return count
+    if count == own.num_rows:
+        return int(rows.num_rows)
+    return int(np.searchsorted(numbers(rows.column(_OFFSET)), own.column(_OFFSET)[count].as_py()))
 
 
 def _headers(rows: pa.RecordBatch) -> Iterable[Headers]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from grete.arrow import pa
 from grete.clock import Clock
 from grete.model.ids import SystemStreamPartition
 from grete.systems.admin import OffsetAdmin
@@ -19,7 +20,8 @@ from grete.systems.inputs import Arrived, Inputs, LookedFor
 from grete.tasks.batch_traces import BatchTraces
 from grete.tasks.commit.executor import SlotCommits, TimedOut
 from grete.tasks.concurrent import Piece, process_side_by_side
-from grete.tasks.runner import TaskRun
+from grete.tasks.key_buckets import KeyBuckets
+from grete.tasks.runner import TaskRun, taken_of
 from grete.tasks.runtime import TaskWorkers
 from grete.tasks.share_input import PassedOffsets, ShareInput
 from grete.tasks.share_limits import CommitSize, Pace, ShareLimits
@@ -84,6 +86,7 @@ class ShareLoop:
         self._resume(start.tasks)
         self._input = self._open_input(start, ends)
         self._readers = self._readers_of(workers.spec)
+        self._buckets = KeyBuckets.of(workers.spec.settings)
         self._gathered = _Gathered()
         self._passed = PassedOffsets(clock)
         self._confirmed_at_s = -math.inf
@@ -291,7 +294,11 @@ class ShareLoop:
             rows, (index, tasks) = one.records, self._readers[one.ssp]
             self._passed.discard(index)
             runs = [self._run(task, gathered) for task in tasks]
-            done = min([run.process(index, rows, one.next_offset) for run in runs], default=rows.num_rows)
+            taken = [
+                taken_of(rows, own, run.process(index, own, one.next_offset))
+                for run, own in zip(runs, self._split(one.ssp, rows, tasks), strict=True)
+            ]
+            done = min(taken, default=rows.num_rows)
             gathered.records += done
             gathered.bytes += rows.nbytes
             if any(run.wants_commit for run in runs):
@@ -305,12 +312,22 @@ class ShareLoop:
         for one in self._without_passed(arrived):
             index, tasks = self._readers[one.ssp]
             self._passed.discard(index)
-            pieces += [Piece(self._run(task, gathered), index, one) for task in tasks]
             assert one.records is not None, "the others were passed"
+            owned = zip(tasks, self._split(one.ssp, one.records, tasks), strict=True)
+            pieces += [Piece(self._run(task, gathered), index, one, own) for task, own in owned]
             gathered.records += one.records.num_rows
             gathered.bytes += one.records.nbytes
         self._input.put_back(process_side_by_side(self._workers.events, self._limits, pieces))
         return any(piece.run.wants_commit for piece in pieces)
+
+    def _split(
+        self, ssp: SystemStreamPartition, rows: pa.RecordBatch, tasks: Sequence[int]
+    ) -> list[pa.RecordBatch]:
+        """The rows that are each task's."""
+        if self._buckets is None:
+            return [rows] * len(tasks)
+        spec = self._workers.spec
+        return self._buckets.split(ssp, rows, [spec.tasks[task].key_bucket for task in tasks])
 
     def _without_passed(self, arrived: Sequence[Arrived]) -> list[Arrived]:
         for one in arrived:

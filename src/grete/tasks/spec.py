@@ -18,12 +18,13 @@ from grete.wire.metric_values import Metrics
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
-    """A task of this container. `ssps` are indexes into `RunnerSpec.ssps`."""
+    """A task of this container. `ssps` are indexes into `RunnerSpec.ssps`; `key_bucket` as in `TaskModel`."""
 
     index: int
     name: TaskName
     ssps: tuple[int, ...]
     changelog_partition: int
+    key_bucket: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,7 +145,9 @@ class JobUnderTest(JobWorld):
             return {task: one.created_ms for task, one in read_applied(self._checkpoint_log().read()).items()}
 
         tasks = {
-            task: model.ssps for task, model in self.model.tasks.items() if model.mode is TaskMode.ACTIVE
+            task: model.partitions
+            for task, model in self.model.tasks.items()
+            if model.mode is TaskMode.ACTIVE
         }
         return StartpointHandOver(self.coordinator_stream(), self.clock, applied).pending(tasks)
 
@@ -210,7 +212,9 @@ class JobUnderTest(JobWorld):
         wanted = SystemStream.parse(stream)
         commits = {}
         for task in self._running().tasks.values():
-            mine = [s for s in task.ssps if s.system_stream == wanted and partition in (None, s.partition)]
+            mine = [
+                s for s in task.partitions if s.system_stream == wanted and partition in (None, s.partition)
+            ]
             if mine:
                 before = self._commits().get(task.name, TaskCommit({})).offsets
                 commits[task.name] = TaskCommit({**before, **dict.fromkeys(mine, str(offset - 1))})

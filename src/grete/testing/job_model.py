@@ -89,10 +89,11 @@ def assignments_of(
         tasks = [
             AssignedTask(
                 task.name,
-                tuple(sorted(task.ssps)),
+                task.partitions,
                 task.changelog_partition,
                 pending.get(task.name, PendingStart()),
                 mode,
+                task.key_bucket,
             )
             for task in container.tasks.values()
             if task.mode is mode

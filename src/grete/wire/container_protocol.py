@@ -21,7 +21,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from grete import environment as env
 from grete.errors import WireError
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
-from grete.model.job import TaskMode
+from grete.model.job import TaskMode, TaskModel
 from grete.model.startpoint import PendingStart, StateRequest
 from grete.wire import startpoint_json, strict_json
 from grete.wire.metric_values import ReportedMetrics
@@ -123,13 +123,29 @@ class PendingRequest(Struct, frozen=True):
 
 
 class Task(Struct, frozen=True):
-    """A task of a container; `changelog_partition` is where its stores' changelogs live, for ever."""
+    """A task of a container; `changelog_partition` is where its stores' changelogs live, for ever.
+
+    `key_bucket` says which keys are the task's in an elastic job, and is -1 in others.
+    """
 
     name: TaskName
     ssps: tuple[Partition, ...]
     changelog_partition: Integer
     pending: PendingRequest = PendingRequest()
     mode: TaskMode = TaskMode.ACTIVE
+    key_bucket: Integer = -1
+
+    @classmethod
+    def of(cls, model: TaskModel, pending: PendingRequest) -> Task:
+        """A task of the job model with what an operator asked for."""
+        return cls(
+            model.name,
+            tuple(map(Partition.of, model.partitions)),
+            model.changelog_partition,
+            pending,
+            model.mode,
+            model.key_bucket,
+        )
 
 
 class AssignmentMessage(Struct, frozen=True, kw_only=True):

@@ -356,7 +356,7 @@ def test_stream_write_takes_the_flags_of_samzas_writer(job: Path, capsys: Output
     [
         ("set-changelog", "Partition 0", "only set-config"),
         ("set-config", "", "blank"),
-        ("set-config", "job.elasticity.factor", "elasticity"),
+        ("set-config", "job.autosizing.enabled", "neither true nor false"),
     ],
 )
 def test_stream_write_checks_type_key_and_value(

@@ -33,7 +33,7 @@ def test_a_small_configuration_is_fine() -> None:
 def test_all_problems_are_reported_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         validate(
-            {"job.name": "a/b", "job.container.count": "0", "task.inputs": "in", "job.elasticity.factor": "2"}
+            {"job.name": "a/b", "job.container.count": "0", "task.inputs": "in", "job.elasticity.factor": "0"}
         )
     assert len(caught.value.problems) == 5
 
@@ -57,7 +57,7 @@ def test_all_problems_are_reported_at_once() -> None:
         ("job.container.count", "0", "from 1 to"),
         ("job.container.count", "two", "write digits only"),
         ("yarn.container.count", "0", "from 1 to"),
-        ("job.elasticity.factor", "2", "elasticity is not supported"),
+        ("job.elasticity.factor", "0", "a partition has 1 to 1000 tasks"),
         ("job.http.port", "70000", "from 0 to 65535"),
         ("job.container.count", "2147483647", "from 1 to 10000"),
         ("job.autosizing.container.count", "2147483647", "from 1 to 10000"),

@@ -161,7 +161,7 @@ def test_the_exit_code_says_whether_something_will_not_work(capsys: Output) -> N
     [
         ({"systems.kafka.samza.msg.serde": "serializable"}, "systems.kafka.samza.msg.serde"),
         ({"job.systemstreampartition.matcher.class": "x.M"}, "job.systemstreampartition.matcher.class"),
-        ({"job.elasticity.factor": "2"}, "job.elasticity.factor"),
+        ({"job.elasticity.factor": "0"}, "job.elasticity.factor"),
         ({"job.container.count": "many"}, "job.container.count"),
         ({"task.name.grouper.factory": "com.example.Grouper"}, "task.name.grouper.factory"),
         ({"task.checkpoint.factory": "com.example.CheckpointManagerFactory"}, "task.checkpoint.factory"),

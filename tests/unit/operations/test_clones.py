@@ -27,7 +27,8 @@ from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.messages import SET_TASK_PARTITION
 from grete.model.streams import StreamSpec
 from grete.operations import clones, open_job
-from grete.operations.clones import bring_together, compare, meeting, swap
+from grete.operations.clones import compare, swap
+from grete.operations.meeting import bring_together, meeting
 from grete.systems.local.system import LocalSystem, Message
 from grete.testing.job import JobUnderTest
 
@@ -173,7 +174,7 @@ def test_they_meet_at_the_higher_offset_of_each_partition(pair: Pair) -> None:
             ran.append(handle.config()["task.inputs.ends"])
         pair.commit(job, a=9, b=7)
 
-    bring_together(pair.original, pair.clone, run)
+    bring_together([pair.original, pair.clone], run)
     assert ran == ["local.in.0=10,local.in.1=8"]
     with open_job(pair.original) as handle:
         assert "task.inputs.ends" not in handle.config()
@@ -182,10 +183,10 @@ def test_they_meet_at_the_higher_offset_of_each_partition(pair: Pair) -> None:
 def test_a_job_that_did_not_come_there_or_never_ran_is_named(pair: Pair) -> None:
     pair.commit(pair.original, a=9, b=4)
     with pytest.raises(JobError, match=r"job orders-2 has no checkpoints: run it first"):
-        bring_together(pair.original, pair.clone, lambda job: None)
+        bring_together([pair.original, pair.clone], lambda job: None)
     pair.commit(pair.clone, a=5, b=7)
     with pytest.raises(JobError, match=r"orders, orders-2: not at the offsets that they were to be run to"):
-        bring_together(pair.original, pair.clone, lambda job: None)
+        bring_together([pair.original, pair.clone], lambda job: None)
     with pytest.raises(JobError, match="do not stand at the same offsets"):
         swap(pair.original, pair.clone)
 
@@ -200,11 +201,11 @@ def test_tasks_that_are_gone_hold_nobody_up_and_inputs_have_an_end_no_longer_tha
         raise JobError("no")
 
     with pytest.raises(JobError, match="no"):
-        bring_together(pair.original, pair.clone, fail)
+        bring_together([pair.original, pair.clone], fail)
     with open_job(pair.clone) as handle:
         assert "task.inputs.ends" not in handle.config()
     pair.commit(pair.clone, a=9, b=7)
-    assert sorted(bring_together(pair.original, pair.clone, fail).at.values()) == [8, 10]
+    assert sorted(bring_together([pair.original, pair.clone], fail).at.values()) == [8, 10]
 
 
 def test_a_swap_that_was_cut_off_is_finished_by_the_next(
@@ -247,7 +248,7 @@ def test_nothing_is_swapped_while_one_of_them_runs(pair: Pair) -> None:
     said = r"job orders-2 is held by .*: stop it first: grete stop --job orders-2"
     with open_job(pair.clone) as clone, clone.election.stopped(""):
         with pytest.raises(HeldByOther, match=said):
-            bring_together(pair.original, pair.clone, lambda job: None)
+            bring_together([pair.original, pair.clone], lambda job: None)
         with pytest.raises(HeldByOther, match=said):
             swap(pair.original, pair.clone)
 

@@ -356,6 +356,16 @@ SHAPES: Mapping[str, Shape] = {
         "offsets": {"*": "integer: where both stand, by `system.stream.partition`"},
         "promoted": "truth",
     },
+    "job elasticity": {
+        "job": "text",
+        "before": "integer: tasks for each partition",
+        "factor": "integer: those that are asked for",
+        "offsets": {
+            "*": "integer: where the tasks of a partition stand or stood together, by `system.stream.partition`"
+        },
+        "apart": "truth: whether they did not stand alike, so that the job has to run for it",
+        "done": "truth",
+    },
     "job delete": {
         "job": "text",
         "deleted": "truth",

@@ -287,7 +287,13 @@ SSP_MATCHER_JOB_FACTORY = Key(
     "The job factories under which the matcher applies.",
     no_effect="there are no matchers yet",
 )
-ELASTICITY = Key("job.elasticity.factor", INTEGER, "1", _SET_ONCE, "Samza's elasticity; only 1 is supported.")
+ELASTICITY = Key(
+    "job.elasticity.factor",
+    INTEGER,
+    "1",
+    _SET_ONCE,
+    "So many tasks share each partition, each with its own keys; `grete job elasticity` changes it.",
+)
 REWRITERS = Key(
     "job.config.rewriters", LIST, None, _LIVE, "Rewriters, applied once, at submit, in this order."
 )

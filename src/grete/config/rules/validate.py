@@ -15,6 +15,7 @@ from grete.config import aliases, java_values
 from grete.config.java_regex import compile_java
 from grete.config.kafka_tuning import tuning_problems
 from grete.config.key import TEXT, Key
+from grete.config.key_tables.job import ELASTICITY, SSP_GROUPER
 from grete.config.key_tables.task import POISON_POLICY
 from grete.config.keys import find_key
 from grete.config.redact import Redactor, redact_value
@@ -48,6 +49,8 @@ from grete.suggestions import did_you_mean
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+_MOST_BUCKETS = 1_000
+_GROUPERS_OF_BUCKETS = ("GroupByPartitionFactory", "GroupBySystemStreamPartitionFactory")
 _NO_TEXT = re.compile(r"[\x00\ud800-\udfff]")
 
 
@@ -142,12 +145,21 @@ def _plugins(group: str) -> list[str]:
 
 
 def _numbers(config: Mapping[str, str]) -> Iterator[str]:
-    factor = config.get("job.elasticity.factor", "1")
-    if factor.strip() != "1":
+    factor = valid_value_of(config, ELASTICITY)
+    if factor == 1:
+        return
+    if factor is not None and not 1 <= factor <= _MOST_BUCKETS:
+        yield _wrong(config, ELASTICITY.name, f"a partition has 1 to {_MOST_BUCKETS} tasks")
+    if "app.class" in config:
+        yield _wrong(
+            config, ELASTICITY.name, "Spark divides the work of a DataFrame pipeline; remove the key"
+        )
+    grouper = aliases.canonical(aliases.SSP_GROUPERS, config.get(SSP_GROUPER.name, ""))
+    if grouper and grouper not in _GROUPERS_OF_BUCKETS:
         yield _wrong(
             config,
-            "job.elasticity.factor",
-            "elasticity is not supported; remove the key, and add partitions instead",
+            ELASTICITY.name,
+            f"{SSP_GROUPER.name}={grouper} makes no buckets of keys; leave one of the two out",
         )
 
 

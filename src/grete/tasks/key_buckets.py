@@ -1,0 +1,68 @@
+"""Which records of a partition are whose in an elastic job: a bucket is the keys of one of the partition's tasks.
+
+Samza's `IncomingMessageEnvelope.getSystemStreamPartition(elasticityFactor)`: the absolute value of the key's Java
+hash, else of the offset's text where there is no key, modulo the factor. Of keys whose hash Java takes from an
+address (bytes) or from classes (documents) it is Kafka's, which every process knows. The one hash that has no
+absolute value is in bucket 0; in Samza its records are in no task, unless the factor is a power of two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from grete.api import Serde
+from grete.application.serdes import BUILT_IN, BytesSerde, StringSerde
+from grete.arrow import np, npt, pa
+from grete.config.settings import Settings
+from grete.model.ids import SystemStreamPartition
+from grete.systems.columns import integers
+from grete.systems.partitioner import Partitioner, samza_partition_of
+
+_KEY, _OFFSET = 0, 3
+"""Columns of `systems.records.SPARSE_SCHEMA`."""
+_OF_OFFSETS = samza_partition_of(StringSerde())
+
+
+class KeyBuckets:
+    """Gives each task of a partition its records: of what is broadcast all."""
+
+    @classmethod
+    def of(cls, settings: Settings) -> KeyBuckets | None:
+        """None for a job that is not elastic."""
+        return None if settings.job.elasticity_factor == 1 else cls(settings)
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._factor = settings.job.elasticity_factor
+        self._shared = frozenset(settings.task.broadcast_inputs)
+        self._partitioners: dict[SystemStreamPartition, Partitioner] = {}
+
+    def split(
+        self, ssp: SystemStreamPartition, rows: pa.RecordBatch, buckets: Sequence[int]
+    ) -> list[pa.RecordBatch]:
+        """The rows of each bucket, in their order."""
+        if ssp in self._shared:
+            return [rows] * len(buckets)
+        places = self._places(ssp, rows)
+        return [rows.take(integers(np.flatnonzero(places == bucket))) for bucket in buckets]
+
+    def _places(self, ssp: SystemStreamPartition, rows: pa.RecordBatch) -> npt.NDArray[np.int32]:
+        keys = rows.column(_KEY)
+        places = self._partitioner(ssp).of_each(keys, self._factor)
+        if keys.null_count:
+            offsets = rows.column(_OFFSET).cast(pa.string()).cast(pa.binary())
+            by_offset = _OF_OFFSETS.of_each(offsets, self._factor)
+            places = np.where(keys.is_null().to_numpy(zero_copy_only=False), by_offset, places)
+        return places
+
+    def _partitioner(self, ssp: SystemStreamPartition) -> Partitioner:
+        if ssp not in self._partitioners:
+            self._partitioners[ssp] = samza_partition_of(_key_serde(ssp, self._settings))
+        return self._partitioners[ssp]
+
+
+def _key_serde(ssp: SystemStreamPartition, settings: Settings) -> Serde:
+    """By its name alone: the application's own are in its process."""
+    said = settings.stream(ssp.system_stream).key_serde
+    implementation = "" if said is None else settings.serde(said[1]).implementation
+    return BUILT_IN.get(implementation, BytesSerde)()

@@ -1,0 +1,127 @@
+"""Several tasks share each partition, containers are killed, and the number changes: each record counts once."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from tests.fault.job_on_kafka import COPYING, Job, job_on
+from tests.fault.test_clones import killed_once, processed, until_drained
+
+from grete.cli.main import main
+from grete.errors import ConfigError, JobError
+from grete.operations import open_job
+from grete.operations.elasticity import set_elasticity
+from grete.operations.meeting import meeting
+from grete.testing.kafka_broker import KafkaCluster
+from grete.testing.waiting import eventually, patient
+
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(300)]
+SHARED = {
+    "job.elasticity.factor": "3",
+    "job.container.count": "2",
+    "job.coordinator.monitor-partition-change.frequency.ms": "500",
+}
+
+
+def tasks(job: Job) -> set[str]:
+    with open_job(job.id) as handle:
+        return set(handle.assignments())
+
+
+def test_tasks_of_one_partition_in_two_containers_count_each_record_once(
+    kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with job_on(kafka, tmp_path, monkeypatch, settings=SHARED) as job:
+        job.send(2_000)
+        job.submit()
+        for turn, least in enumerate((300, 700, 1_100)):
+            eventually(lambda least=least: job.count() > least, "it counts", context=job.log_ends)
+            eventually(lambda: len(job.container_pids()) == 2, "both run", context=job.log_ends)
+            os.kill(job.container_pids()[turn % 2], signal.SIGKILL)
+        job.kill()
+        job.lose_stores()
+        job.send(500)
+        job.run_again()
+        job.await_counted()
+        job.assert_each_counted_once()
+        job.assert_order_of_keys()
+        assert tasks(job) == {f"Partition {p} {bucket}" for p in range(2) for bucket in range(3)}
+        job.grow(4)
+        job.send(400)
+        job.await_counted()
+        job.assert_each_counted_once()
+        job.stop()
+
+
+def test_another_factor_goes_on_where_all_tasks_stand_alike(
+    kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = {**SHARED, "task.max.records.per.batch": "7"}
+    with job_on(kafka, tmp_path, monkeypatch, application=COPYING, settings=few) as job:
+        job.send(3_000)
+        job.submit()
+        eventually(lambda: job.count() > 200, "it is on its way", context=job.log_ends)
+        os.kill(job.container_pids()[0], signal.SIGKILL)  # the other one goes on, so they stand apart
+        eventually(lambda: job.count() > 1_000, "it is on its way", context=job.log_ends)
+        job.stop()
+        with pytest.raises(JobError, match="it was killed"):
+            set_elasticity(job.id, 2, lambda one: killed_once(one, seen=lambda: processed(one), least=100))
+        with open_job(job.id) as handle:
+            assert handle.settings.job.elasticity_factor == 3
+        met = set_elasticity(job.id, 2, until_drained)
+        assert 200 < sum(met.at.values()) < 3_000, "no further than it has to be"
+        written = [output.value["n"] for output in job.written()]
+        assert len(written) == len(set(written)) == sum(met.at.values())
+        again = job.run_again()
+        job.await_counted()
+        assert tasks(job) == {f"Partition {p} {bucket}" for p in range(2) for bucket in range(2)}
+        job.stop()
+        assert again.wait(patient(60)) == 0
+        assert main(["job", "elasticity", "--job", job.id.name, "--factor", "1", "--execute"]) == 0
+        assert "1 tasks share each partition" in capsys.readouterr().out
+        job.send(100)
+        job.run_again()
+        job.await_counted()
+        assert tasks(job) == {"Partition 0", "Partition 1"}
+        job.stop()
+        assert main(["job", "elasticity", "--job", job.id.name, "--factor", "3", "--execute"]) == 0
+        job.send(100)
+        job.run_again()
+        job.await_counted()
+        job.assert_order_of_keys()
+        assert sorted(output.value["n"] for output in job.written()) == list(range(3_200))
+        job.stop()
+
+
+def test_the_place_is_kept_or_the_change_is_refused(
+    kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with job_on(kafka, tmp_path, monkeypatch, application=COPYING) as job:
+        job.send(100)
+        job.submit()
+        job.await_counted()
+        words = ["job", "elasticity", "--job", job.id.name, "--factor", "2"]
+        assert main([*words, "--execute"]) == 4
+        assert "stop it first" in capsys.readouterr().err
+        job.stop()
+        assert main([*words, "-o", "json"]) == 0
+        assert '"apart": false' in capsys.readouterr().out
+        assert main(["config", "set", "--job", job.id.name, "job.elasticity.factor=2"]) == 0
+        with pytest.raises(JobError, match=r"(?s)was read up to .* by 'Partition 0'.*`grete job elasticity`"):
+            until_drained(job.id)
+        assert main([*words, "--execute"]) == 0
+        job.send(100)
+        until_drained(job.id)
+        assert sorted(output.value["n"] for output in job.written()) == list(range(200))
+        with open_job(job.id) as handle:
+            assert not meeting(handle).behind
+    with job_on(kafka, tmp_path / "counting", monkeypatch) as job:
+        job.send(100)
+        job.submit()
+        job.await_counted()
+        job.stop()
+        with pytest.raises((JobError, ConfigError), match="grete job clone"):
+            set_elasticity(job.id, 2, until_drained)
