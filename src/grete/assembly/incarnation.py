@@ -53,6 +53,7 @@ from grete.metadata.history import History
 from grete.metadata.job_state import JobState, read_state
 from grete.model.fence import job_scope
 from grete.model.ids import JobId
+from grete.operations.job_stores import JobStores
 from grete.pages.job_pages import JobPages
 from grete.server.public import PublicServer, ServerTls, certificate_files
 from grete.server.rights import RenewedToken, TokenFiles, Tokens
@@ -218,7 +219,9 @@ class Incarnation:
         pages = JobPages(self.job, tokens, self._bound.getsockname()[1])
         public = self._public
         names = public.address.hosts if public is not None else frozenset[str]()
-        server = coordinator_server(view, self._bound, tokens, pages, names=names)
+        stores = JobStores(self.job)
+        self._stack.callback(stores.close)
+        server = coordinator_server(view, self._bound, tokens, pages, names=names, stores=stores)
         server.start()
         self._stack.callback(server.close)
         if public is not None:

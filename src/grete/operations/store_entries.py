@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from grete.clock import Clock, SystemClock
+from grete.config.settings import Settings
 from grete.config.settings.stores import StoreSettings
 from grete.errors import ConfigError
 from grete.model.ids import TaskName
@@ -25,8 +26,8 @@ from grete.operations.stream_records import (
 from grete.suggestions import or_one_of
 from grete.systems.base import System
 from grete.tasks.spec import StoreSpec
+from grete.tasks.stores.looking import lacks_up_to
 from grete.tasks.stores.paths import store_identity, store_path
-from grete.tasks.stores.warm_copy import lacks_up_to
 
 _STRETCH = 20_000
 """Records: on Kafka 0.1 s."""
@@ -70,7 +71,7 @@ def store_entries(
         last = _last_of_each(records, decoders.key, wants)
         for text in sorted(last):
             if last[text].timestamp_ms >= part.kept_since_ms:
-                yield _entry(part.task, last[text], decoders)
+                yield entry_of(part.task, last[text], decoders)
 
 
 def entries_of_key(
@@ -87,12 +88,12 @@ def entries_of_key(
     decoders, uids = store_decoders(store, handle.settings), dict[str, str]()
     for part in _parts(handle, store, task, clock):
         first = max(part.first, _lacks_up_to(handle, store, part, key, uids))
-        record = _last_of(part, first, lambda found: text_of_key(decoders.key(found)) == key)
+        record = last_of(part, first, lambda found: text_of_key(decoders.key(found)) == key)
         if record is not None and record.value is not None and record.timestamp_ms >= part.kept_since_ms:
-            yield _entry(part.task, record, decoders)
+            yield entry_of(part.task, record, decoders)
 
 
-class _Part(NamedTuple):
+class Part(NamedTuple):
     """The changelog of a task's store, from `first` to before `end`; what is older than a time has expired."""
 
     system: System
@@ -104,21 +105,22 @@ class _Part(NamedTuple):
     kept_since_ms: int
 
 
-def store_of(handle: JobHandle, store: str) -> StoreSettings:
+def store_of(settings: Settings, store: str) -> StoreSettings:
     """A store of a StreamTask's job.
 
     Raises:
         ConfigError: the job has none of this name, or is a pipeline.
     """
-    if handle.settings.job.is_pipeline:
+    if settings.job.is_pipeline:
         raise ConfigError(
             "the state of a DataFrame pipeline is Spark's own, in its lineage; see `grete checkpoint show`"
         )
-    return handle.settings.known_store(store)
+    return settings.known_store(store)
 
 
-def _parts(handle: JobHandle, store: str, task: str | None, clock: Clock | None) -> Iterator[_Part]:
-    settings, own = handle.settings, store_of(handle, store)
+def _parts(handle: JobHandle, store: str, task: str | None, clock: Clock | None) -> Iterator[Part]:
+    settings = handle.settings
+    own = store_of(settings, store)
     partitions = {number: name for name, number in handle.changelog_mapping().items()}
     if task is not None and task not in partitions.values():
         raise ConfigError(f"the job has no task {task!r}{or_one_of(task, sorted(partitions.values()))}")
@@ -131,10 +133,10 @@ def _parts(handle: JobHandle, store: str, task: str | None, clock: Clock | None)
             name = partitions.get(partition)
             if name is not None and task in (None, name):
                 ends = first_offset(known), int(known.upcoming)
-                yield _Part(system, name, stream, partition, *ends, kept_since_ms)
+                yield Part(system, name, stream, partition, *ends, kept_since_ms)
 
 
-def _lacks_up_to(handle: JobHandle, store: str, part: _Part, key: str, uids: dict[str, str]) -> int:
+def _lacks_up_to(handle: JobHandle, store: str, part: Part, key: str, uids: dict[str, str]) -> int:
     """See `lacks_up_to`. Only keys of the serde for texts are the same bytes wherever they were written.
 
     `uids` are those of changelogs that were asked for, which only a file on this machine needs.
@@ -151,7 +153,7 @@ def _lacks_up_to(handle: JobHandle, store: str, part: _Part, key: str, uids: dic
     return found if found <= part.end else 0
 
 
-def _last_of(part: _Part, first: int, matches: Callable[[bytes | None], bool]) -> StreamRecord | None:
+def last_of(part: Part, first: int, matches: Callable[[bytes | None], bool]) -> StreamRecord | None:
     """The last record that matches, from offset `first` on: looked for from the end, a stretch at a time."""
     end = part.end
     while end > first:
@@ -163,12 +165,13 @@ def _last_of(part: _Part, first: int, matches: Callable[[bytes | None], bool]) -
     return None
 
 
-def _entry(task: TaskName, record: StreamRecord, decoders: Decoders) -> StoreEntry:
-    key, value = _plain(decoders.key(record.key)), _plain(decoders.value(record.value))
+def entry_of(task: TaskName, record: StreamRecord, decoders: Decoders) -> StoreEntry:
+    """The entry that a record wrote."""
+    key, value = plain(decoders.key(record.key)), plain(decoders.value(record.value))
     return StoreEntry(task, record.partition, record.offset, record.timestamp_ms, key, value)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """As JSON has it; a time or a decimal number of Avro's as text."""
     return json.loads(json.dumps(value, default=str))
 

@@ -79,7 +79,7 @@ def export_store(handle: JobHandle, store: str, folder: Path) -> Exported:
         GreteError: the changelog is not there, or its system does not answer.
         OSError: there is no room.
     """
-    own = store_of(handle, store)
+    own = store_of(handle.settings, store)
     if folder.is_dir() and any(folder.iterdir()):
         raise ConfigError(f"--to {folder}: there is something in it already; name a folder of its own")
     private_directory(folder)
@@ -107,7 +107,7 @@ def import_store(handle: JobHandle, store: str, folder: Path, *, execute: bool) 
         ConfigError: the folder is no export, is damaged, or of a store that does not fit this one.
         HeldByOther, JobError: the job runs, or a container of it does.
     """
-    own, found = store_of(handle, store), _described(folder)
+    own, found = store_of(handle.settings, store), _described(folder)
     _check_fits(own, found, handle)
     numbers = handle.changelog_mapping()
     done = []

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -23,7 +24,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp
 
 from grete.config.redact import redact
-from grete.errors import CoordinatorUnavailable, Fenced, GreteError, WireError
+from grete.errors import ConfigError, CoordinatorUnavailable, Fenced, GreteError, JobError, WireError
 from grete.server import openapi
 from grete.server.connections import MOST
 from grete.server.guard import RIGHT, Guard
@@ -42,6 +43,8 @@ from grete.wire.container_protocol import (
 from grete.wire.coordinator_api import ContainerRequest, Job, JobRequest, Requested
 from grete.wire.prometheus_text import TEXT, content_type
 
+_MOST_ROWS = 1_000
+"""Of a store in one answer."""
 _HELD_AT_MOST = MOST // 2
 """Answers that are held at a time: their connections cannot make room for others (`connections`)."""
 
@@ -70,6 +73,20 @@ class RequestTarget(Protocol):
 
         Raises:
             WireError: there is no such thing to ask for, or no such container.
+        """
+
+
+class StoreQueries(Protocol):
+    """Answers questions to the stores of a job's tasks. Called from several threads at once."""
+
+    def read(
+        self, store: str, *, key: str | None, prefix: str, task: str | None, limit: int
+    ) -> api.StoreAnswer:
+        """The entries of a key, else those whose keys begin so.
+
+        Raises:
+            ConfigError, JobError: there is no such store or task.
+            WireError: keys of this store have no order as text.
         """
 
 
@@ -135,8 +152,9 @@ def _has(conditions: list[str], tag: str) -> bool:
 
 
 class _Routes:
-    def __init__(self, view: CoordinatorView) -> None:
+    def __init__(self, view: CoordinatorView, stores: StoreQueries | None) -> None:
         self._view = view
+        self._stores = stores
         self._tagged = (b"", _tag(b""))  # the job model last served; large, and mostly the same
         self._held = 0
 
@@ -213,6 +231,22 @@ class _Routes:
         text = await run_in_threadpool(self._view.metrics, each_partition=asked == "true", form=form)
         return Response(text, headers={"content-type": form, "vary": "accept"})
 
+    async def store(self, request: Request) -> Response:
+        asked, name = request.query_params, request.path_params["store"]
+        limit = asked.get("limit", "100")
+        if not (limit.isascii() and limit.isdigit() and 0 < int(limit) <= _MOST_ROWS):
+            return _error(400, f"limit={limit!r} is not a number from 1 to {_MOST_ROWS}")
+        if self._stores is None:
+            return _error(503, "no stores are served here")
+        key, prefix, task = asked.get("key"), asked.get("prefix", ""), asked.get("task")
+        try:
+            read = partial(self._stores.read, name, key=key, prefix=prefix, task=task, limit=int(limit))
+            return _json(await run_in_threadpool(read))
+        except WireError as error:
+            return _error(400, str(error))
+        except (ConfigError, JobError) as error:
+            return _error(404, str(error))
+
     async def openapi(self, request: Request) -> Response:
         return _json(openapi.document(request.app.routes))
 
@@ -238,11 +272,16 @@ async def _on_http_error(_: Request, error: Exception) -> Response:
 
 
 def build_app(
-    view: CoordinatorView, *, tokens: Tokens, hosts: frozenset[str], pages: ASGIApp | None = None
+    view: CoordinatorView,
+    *,
+    tokens: Tokens,
+    hosts: frozenset[str],
+    pages: ASGIApp | None = None,
+    stores: StoreQueries | None = None,
 ) -> Starlette:
-    """The application; `pages` are what is below `/ui`."""
+    """The application; `pages` are what is below `/ui`, `stores` those of the job's tasks."""
     app = Starlette(
-        routes=[*_table(view, tokens), *([] if pages is None else [Below("/ui", pages)])],
+        routes=[*_table(view, stores, tokens), *([] if pages is None else [Below("/ui", pages)])],
         exception_handlers={
             CoordinatorUnavailable: _on_unavailable,
             GreteError: _on_error,
@@ -254,9 +293,9 @@ def build_app(
     return app
 
 
-def _table(view: CoordinatorView, tokens: Tokens) -> list[GuardedRoute]:
+def _table(view: CoordinatorView, stores: StoreQueries | None, tokens: Tokens) -> list[GuardedRoute]:
     """Every route, with the right that it needs."""
-    routes = _Routes(view)
+    routes = _Routes(view, stores)
     containers = "/api/v1/containers/{id}"
     table: list[tuple[str, str, Endpoint, Right | None]] = [
         ("GET", "/", routes.job_model, Right.READ),
@@ -272,6 +311,7 @@ def _table(view: CoordinatorView, tokens: Tokens) -> list[GuardedRoute]:
         ("GET", "/api/v1/history", routes.answer(view.history), Right.READ),
         ("GET", "/api/v1/checkpoints", routes.answer(view.checkpoints), Right.READ),
         ("GET", "/api/v1/lag", routes.answer(view.lag), Right.READ),
+        ("GET", "/api/v1/stores/{store}", routes.store, Right.READ),
         ("GET", "/api/v1/openapi.json", routes.openapi, Right.READ),
         ("GET", "/metrics", routes.metrics, Right.METRICS),
         ("GET", "/healthz", routes.healthz, None),

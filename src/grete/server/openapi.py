@@ -27,6 +27,7 @@ _ANSWERS = (
     api.Job,
     api.HistoryRow,
     api.Lag,
+    api.StoreAnswer,
 )
 _CONTAINER_ID = {
     "name": "id",
@@ -41,6 +42,28 @@ _EACH_PARTITION = {
     "schema": {"type": "string", "enum": ["true", "false"], "default": "true"},
     "description": "false leaves out what is by partition or task",
 }
+_QUESTION = [
+    {"name": "store", "in": "path", "required": True, "schema": _TEXT, "description": "its name"},
+    {
+        "name": "key",
+        "in": "query",
+        "schema": _TEXT,
+        "description": "the entry of this key alone: text as it is, other keys as JSON",
+    },
+    {"name": "prefix", "in": "query", "schema": _TEXT, "description": "only keys that begin so"},
+    {
+        "name": "task",
+        "in": "query",
+        "schema": _TEXT,
+        "description": "only the store of this task; without, one task after the other",
+    },
+    {
+        "name": "limit",
+        "in": "query",
+        "schema": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100},
+        "description": "so many entries at most",
+    },
+]
 _HELD = "what it is commanded to do; held while that is `known` to it, for half a second at most"
 _ETAG = {"ETag": {"schema": _TEXT, "description": "for If-None-Match, which answers 304"}}
 
@@ -182,6 +205,15 @@ _PATHS: dict[str, Any] = {
     "/api/v1/history": _get("The history", "History"),
     "/api/v1/checkpoints": _get("Last processed offsets", "Checkpoints"),
     "/api/v1/lag": _get("Messages not processed yet, by task, by partition, in all", "Lag"),
+    "/api/v1/stores/{store}": _get(
+        "What a StreamTask's store has at the last commit of each task",
+        "StoreAnswer",
+        parameters=_QUESTION,
+        responses={
+            **_refused(400, "no such key or limit, or keys that have no order as text"),
+            **_refused(404, "the job has no such store or task"),
+        },
+    ),
     "/api/v1/openapi.json": _get("This document", "OpenApi"),
     "/metrics": _text(
         "Metrics for Prometheus; OpenMetrics where `Accept` names it",

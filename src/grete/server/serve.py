@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import uvicorn
+from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from grete.channel.tls import host_in_url
@@ -20,7 +21,7 @@ from grete.clock import Deadline, SystemClock
 from grete.errors import ConfigError, JobError
 from grete.failpoints import failpoint
 from grete.private_files import private_directory, replace_file
-from grete.server.app import CoordinatorView, build_app
+from grete.server.app import CoordinatorView, StoreQueries, build_app
 from grete.server.connections import bounded_protocol
 from grete.server.rights import RenewedToken, TokenFiles, Tokens
 
@@ -164,6 +165,13 @@ def coordinator_server(
     pages: ASGIApp | None = None,
     *,
     names: frozenset[str] = frozenset(),
+    stores: StoreQueries | None = None,
 ) -> HttpServer:
-    """The server of a coordinator's view, and of its pages; `names` are further ones by which it may be asked."""
-    return HttpServer(lambda hosts: build_app(view, tokens=tokens, hosts=hosts | names, pages=pages), bound)
+    """The server of a coordinator's view, its pages and its tasks' stores; `names` are further ones by which it may
+    be asked.
+    """
+
+    def build(hosts: frozenset[str]) -> Starlette:
+        return build_app(view, tokens=tokens, hosts=hosts | names, pages=pages, stores=stores)
+
+    return HttpServer(build, bound)

@@ -100,3 +100,21 @@ class Lag(Struct, frozen=True):
     tasks: dict[str, Integer]
     partitions: list[PartitionLag]
     missing: list[str]
+
+
+class StoreRow(Struct, frozen=True):
+    """An entry of a StreamTask's store, as the job's serdes read it, and the checkpoint of the commit it is of: last
+    processed offsets by `system.stream.partition`.
+    """
+
+    task: str
+    key: Any
+    value: Any
+    checkpoint: dict[str, str]
+
+
+class StoreAnswer(Struct, frozen=True):
+    """What a store has, each task's at its last commit."""
+
+    store: str
+    entries: list[StoreRow]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 from tests.unit.coordinator.test_loop import JOB, ZERO, Coordinator
-from tests.unit.server.asking import TOKENS
+from tests.unit.server.asking import TOKENS, Stores
 
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
@@ -60,7 +60,7 @@ def client(home: Path, system: LocalSystem) -> Iterator[TestClient]:
     made.view.containers.heartbeat(
         ZERO, Heartbeat(made.containers.started[-1].epoch, "running", records=2, commits=1)
     )
-    app = build_app(made.view, tokens=TOKENS, hosts=frozenset({"127.0.0.1"}))
+    app = build_app(made.view, tokens=TOKENS, hosts=frozenset({"127.0.0.1"}), stores=Stores())
     with TestClient(app, raise_server_exceptions=False) as opened:
         opened.epoch = made.containers.started[-1].epoch  # type: ignore[attr-defined]
         yield opened

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
-from tests.unit.server.asking import headers
+from tests.unit.server.asking import headers, path_of, route_of
 
 from grete.server.openapi import SCHEMAS
 from grete.wire.container_protocol import Heartbeat, document
@@ -40,6 +40,8 @@ class Comparison:
             types = [one for one in schema["anyOf"] if isinstance(value, TYPES[one["type"]])]
             assert len(types) == 1, (name, value)
             self.check(value, types[0], name)
+        elif not schema:
+            pass  # anything
         elif "enum" in schema:
             assert value in schema["enum"], (name, value)
         else:
@@ -95,7 +97,7 @@ def test_every_answer_is_what_the_document_says_and_says_all_that_the_document_d
     for path, methods in served_paths(client).items():
         for method, operation in methods.items():
             body = bodies.get(path, REQUEST) if method == "post" else None
-            answer = client.request(method, path.replace("{id}", "0"), headers=headers(path), json=body)
+            answer = client.request(method, path_of(path), headers=headers(path), json=body)
             assert answer.status_code == 200, (path, answer.text)
             for kind, content in operation["responses"]["200"]["content"].items():
                 assert answer.headers["content-type"].startswith(kind)
@@ -112,6 +114,8 @@ def test_every_answer_is_what_the_document_says_and_says_all_that_the_document_d
         ("GET", "/api/v1/job", {"origin": "http://evil.example"}, None, 403),
         ("GET", "/api/v1/containers/9", {}, None, 404),
         ("GET", "/api/v1/job", {"host": "evil.example"}, None, 421),
+        ("GET", "/api/v1/stores/none?key=ann", {}, None, 404),
+        ("GET", "/api/v1/stores/counts?limit=0", {}, None, 400),
         ("POST", "/api/v1/containers/0/heartbeat", {}, {}, 400),
         ("POST", "/api/v1/containers/0/heartbeat", {}, {"epoch": 1}, 409),
         ("POST", "/api/v1/containers/0/request", {}, {"what": "dance"}, 400),
@@ -125,7 +129,7 @@ def test_every_refusal_is_what_the_document_says(
 ) -> None:
     answer = client.request(method, path, headers={**headers(path), **other}, json=body)
     assert answer.status_code == status
-    named = path.replace("/9", "/{id}").replace("/0", "/{id}")
+    named = route_of(path)
     responses = served_paths(client)[named][method.lower()]["responses"]
     [content] = responses[str(status)]["content"].values()
     Comparison().check(answer.json(), content["schema"], path)

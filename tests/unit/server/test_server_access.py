@@ -16,6 +16,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
+from tests.unit.server.asking import Stores, path_of
 
 from grete.errors import CoordinatorUnavailable, Fenced
 from grete.model.ids import ContainerId, JobId
@@ -97,7 +98,8 @@ class View:
 
 def app(token: str | None = TOKEN) -> Starlette:
     hosts = frozenset({"127.0.0.1", "localhost", "[::1]"})
-    return build_app(View(), tokens=Tokens(token, WRITE_TOKEN, CONTAINER_TOKEN, METRICS_TOKEN), hosts=hosts)
+    tokens = Tokens(token, WRITE_TOKEN, CONTAINER_TOKEN, METRICS_TOKEN)
+    return build_app(View(), tokens=tokens, hosts=hosts, stores=Stores())
 
 
 @pytest.fixture(scope="module")
@@ -107,14 +109,14 @@ def client() -> Iterator[TestClient]:
 
 
 ROUTES = [route for route in app().routes if isinstance(route, Route)]
-CELLS = [(route.path.replace("{id}", "0"), method) for route in ROUTES for method in METHODS]
+CELLS = [(path_of(route.path), method) for route in ROUTES for method in METHODS]
 CELLS += [(path, method) for path in ("/nowhere", "/api/v1", "/api/v2/job") for method in METHODS]
 
 
 def allowed(path: str, method: str) -> bool | None:
     """Whether the path has the method; None for a path that does not exist."""
     for route in ROUTES:
-        if route.path.replace("{id}", "0") == path:
+        if path_of(route.path) == path:
             return method in (route.methods or ())
     return None
 

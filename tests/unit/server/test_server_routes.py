@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.unit.server.asking import Stores, path_of
 from tests.unit.server.test_server_access import (
     CONTAINER_TOKEN,
     HOST,
@@ -36,6 +37,7 @@ TABLE = {
     "/api/v1/history": "GET read",
     "/api/v1/checkpoints": "GET read",
     "/api/v1/lag": "GET read",
+    "/api/v1/stores/counts": "GET read",
     "/api/v1/openapi.json": "GET read",
     "/metrics": "GET metrics",
     "/healthz": "GET open",
@@ -109,7 +111,10 @@ def served() -> Iterator[tuple[Asked, Callable[..., int]]]:
     """A coordinator, and a request to it: the status that it is answered with."""
     view = Asked()
     server = coordinator_server(
-        view, bind("127.0.0.1", 0), Tokens(TOKEN, WRITE_TOKEN, CONTAINER_TOKEN, METRICS_TOKEN)
+        view,
+        bind("127.0.0.1", 0),
+        Tokens(TOKEN, WRITE_TOKEN, CONTAINER_TOKEN, METRICS_TOKEN),
+        stores=Stores(),
     )
     server.start()
 
@@ -132,7 +137,7 @@ def served() -> Iterator[tuple[Asked, Callable[..., int]]]:
 def test_the_table_has_every_route_and_no_other() -> None:
     routes = [route for route in app().routes if isinstance(route, GuardedRoute)]
     assert len(routes) == len(app().routes)
-    made = {r.path.replace("{id}", "0"): f"{r.method} {r.needs or 'open'}" for r in routes}
+    made = {path_of(r.path): f"{r.method} {r.needs or 'open'}" for r in routes}
     assert made == TABLE
 
 

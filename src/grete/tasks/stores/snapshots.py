@@ -26,7 +26,8 @@ import orjson
 from grete.errors import GreteError
 from grete.failpoints import failpoint
 from grete.private_files import private_directory, private_opener, replace_file
-from grete.tasks.stores.warm_copy import Copy, copied, position_of
+from grete.tasks.stores.looking import position_of
+from grete.tasks.stores.warm_copy import Copy, copied
 
 _log = logging.getLogger("grete.stores")
 _BLOCK_BYTES = 1 << 20

@@ -18,6 +18,7 @@ import apsw
 
 from grete.errors import GreteError
 from grete.private_files import tighten_database
+from grete.tasks.stores.looking import open_to_read, position_of
 
 _log = logging.getLogger(__name__)
 
@@ -57,42 +58,6 @@ def standby_copies(paths: Iterable[Path], changelog: str) -> list[Copy]:
     ]
 
 
-_BUSY_MS = 5_000
-"""A standby that opens its copy, too, may have to recover it."""
-
-
-def _open(path: Path) -> apsw.Connection:
-    opened = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-    opened.set_busy_timeout(_BUSY_MS)
-    return opened
-
-
-def position_of(file: Path, changelog: str) -> int:
-    """The offset of the changelog at which a store's file stands; 0 of one that is missing or of another."""
-    if not file.exists():
-        return 0
-    try:
-        with closing(_open(file)) as connection:
-            row = connection.execute("SELECT changelog, position FROM meta").fetchone()
-    except apsw.Error:
-        return 0
-    return int(row[1]) if row is not None and row[0] == changelog else 0
-
-
-def lacks_up_to(file: Path, changelog: str, key: bytes) -> int:
-    """Up to which offset of the changelog a store is known to have no such key; 0 where it has, or is not known."""
-    if not file.exists():
-        return 0
-    try:
-        with closing(_open(file)) as connection:
-            row = connection.execute(
-                "SELECT changelog, position, EXISTS (SELECT 1 FROM kv WHERE k = ?) FROM meta", (key,)
-            ).fetchone()
-    except apsw.Error:
-        return 0
-    return int(row[1]) if row is not None and row[0] == changelog and not row[2] else 0
-
-
 def copied(source: Path, target: Path) -> None:
     """Copy a store's file that may be in use.
 
@@ -100,7 +65,7 @@ def copied(source: Path, target: Path) -> None:
         apsw.Error: it cannot be read, or there is no room.
     """
     target.unlink(missing_ok=True)
-    with closing(_open(source)) as origin, closing(apsw.Connection(str(target))) as copy:
+    with closing(open_to_read(source)) as origin, closing(apsw.Connection(str(target))) as copy:
         tighten_database(target)
         with copy.backup("main", origin, "main") as backup:
             backup.step(-1)
