@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 from tests.fault.job_on_kafka import COPYING, Job, job_on
-from tests.fault.test_clones import killed_once, processed, until_drained
+from tests.fault.test_clones import killed_once, processed, sparkless, until_drained
 
 from grete.cli.main import main
 from grete.errors import ConfigError, JobError
+from grete.model.ids import JobId
 from grete.operations import open_job
+from grete.operations.clones import compare, swap
 from grete.operations.elasticity import set_elasticity
-from grete.operations.meeting import meeting
+from grete.operations.meeting import bring_together, meeting
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually, patient
 
@@ -125,3 +127,33 @@ def test_the_place_is_kept_or_the_change_is_refused(
         job.stop()
         with pytest.raises((JobError, ConfigError), match="grete job clone"):
             set_elasticity(job.id, 2, until_drained)
+
+
+def test_a_second_version_with_more_tasks_takes_the_place_of_a_stateful_job(
+    kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with job_on(kafka, tmp_path, monkeypatch) as job:
+        job.send(600)
+        job.submit()
+        job.await_counted()
+        job.stop()
+        name, file = f"{job.id.name}-3", tmp_path / "clone.properties"
+        assert main(["job", "clone", "--job", job.id.name, "--as", name, "--to-file", str(file)]) == 0
+        with file.open("a") as made:
+            made.write("job.elasticity.factor=3\n")
+        clone = JobId(name)
+        process = sparkless("--config", str(file), "--until-drained")
+        process.communicate(timeout=patient(100))
+        assert process.returncode == 0
+        job.send(200)
+        bring_together([job.id, clone], until_drained)
+        with open_job(job.id) as original, open_job(clone) as other:
+            [found] = compare(original, other)
+            assert found.is_equal
+            assert {len(task.split()) for task in other.assignments()} == {3}
+        swap(job.id, clone)
+        job.send(300)
+        until_drained(clone)
+        job.await_counted()
+        job.assert_each_counted_once()
+        job.assert_order_of_keys()
