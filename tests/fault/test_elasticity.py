@@ -129,6 +129,7 @@ def test_the_place_is_kept_or_the_change_is_refused(
             set_elasticity(job.id, 2, until_drained)
 
 
+@pytest.mark.nightly  # test_clones.py has one in every run
 def test_a_second_version_with_more_tasks_takes_the_place_of_a_stateful_job(
     kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
