@@ -165,6 +165,12 @@ class TaskMetrics:
         self._restored.inc(changes)
         self._restore_ns.add(1, round(seconds * 1e9))
 
+    def snapshot_is_of(self, wall_ms: int) -> None:
+        """The newest snapshots of all of its stores are of this time or later; 0: of some store there is none."""
+        gauge = self.gauge("snapshot-time-ms", group=TASK_GROUP)
+        if gauge.value != wall_ms:
+            gauge.set(wall_ms)
+
     def _ns_since(self, start_s: float) -> float:
         return round(max(0.0, self.now_s() - start_s) * 1e9)
 

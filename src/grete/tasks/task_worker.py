@@ -131,6 +131,8 @@ class TaskWorker(Undoable):
             store.begin_batch(continues=continues)
         for taker in self._snapshot_takers:
             taker.look()
+        if self._snapshot_takers:
+            self.metrics.snapshot_is_of(min(taker.good_ms for taker in self._snapshot_takers))
         failpoint("task.before-init")
         self.control.wants_commit = False
         try:

@@ -22,6 +22,7 @@ from grete.tasks.stores.warm_copy import take_over
 from grete.testing.counting import CountingTask
 from grete.testing.job import JobUnderTest
 from grete.testing.waiting import eventually, patient
+from grete.wire.metric_values import TASK_GROUP
 
 CHANGELOG = "changelog/0"
 CHANGES = [(b"key%05d" % n, os.urandom(400)) for n in range(20_000)]
@@ -205,21 +206,35 @@ def count(job: JobUnderTest, *keys: str) -> None:
     job.run()
 
 
+def counted(job: JobUnderTest) -> bool:
+    count(job, "look")
+    return True
+
+
+def snapshot_time_ms(job: JobUnderTest) -> int:
+    return int(job.metrics("Partition 0")[TASK_GROUP]["snapshot-time-ms"])
+
+
 def test_a_task_on_another_machine_goes_on_from_its_snapshot_and_reads_the_rest(
     job: JobUnderTest, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     count(job, "a", "b", "a")
+    assert snapshot_time_ms(job) == 0
     job.clock.advance(60)
+    due_ms = job.clock.wall_ms()
     count(job, "c")
     manifests = list((tmp_path / "shared").rglob("*.json"))
     eventually(lambda: list((tmp_path / "shared").rglob("*.json")), f"there is a snapshot: {manifests}")
+    eventually(lambda: counted(job) and snapshot_time_ms(job) == due_ms, "a metric says of when it is")
     count(job, "a", "d")
     job.restart(lose_stores=True)
     count(job, "a")
+    assert snapshot_time_ms(job) > 0, "as the folder has it"
     assert "was taken over from the snapshot in" in caplog.text
     assert job.messages("local.out")[-1] == 4
-    assert job.store("counts", "Partition 0") == {"a": 4, "b": 1, "c": 1, "d": 1}
+    others = {key: n for key, n in job.store("counts", "Partition 0").items() if key != "look"}
+    assert others == {"a": 4, "b": 1, "c": 1, "d": 1}
 
 
 def test_a_snapshot_that_cannot_be_taken_costs_no_message(

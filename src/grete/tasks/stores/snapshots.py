@@ -171,6 +171,13 @@ def _remove_others(folder: Path, kept: list[Snapshot], old_s: float) -> None:
                     path.unlink()
 
 
+def _newest_ms(folder: Path) -> int:
+    written = [0.0]
+    with suppress(OSError):
+        written += [path.stat().st_mtime for path in folder.glob(f"*{_MANIFEST}")]
+    return int(max(written) * 1000)
+
+
 class _Writer:
     """A thread for all stores of a process: a thousand at once on one disk would hold up one another, and commits.
 
@@ -214,6 +221,8 @@ class SnapshotTaker:
         self._due_ms = now_ms() + zlib.crc32(bytes(folder)) % interval_ms
         self._is_free = threading.Event()
         self._is_free.set()
+        self.good_ms = _newest_ms(folder)
+        """The wall clock's time at which the store was as the newest snapshot has it; 0 without one."""
 
     def look(self) -> None:
         """Begin one if it is due. Takes no time."""
@@ -223,9 +232,10 @@ class SnapshotTaker:
             _WRITER.soon(self._take)
 
     def _take(self) -> None:
-        store, folder = self._store, self._folder
+        store, folder, began_ms = self._store, self._folder, self._now_ms()
         try:
             written = take(store, folder, self._changelog)
+            self.good_ms = began_ms
             _log.info("snapshot of %s in %s: %d new bytes", store, folder, written)
         except Exception as error:  # noqa: BLE001 - a thread begins here, and all stores of the process wait for it
             _log.warning("no snapshot of %s in %s, until the next one is due: %s", store, folder, error)
