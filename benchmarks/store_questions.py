@@ -27,7 +27,7 @@ from grete.model.streams import StreamSpec
 from grete.operations import open_job
 from grete.systems.local.system import LocalSystem, Message
 
-PARTITIONS, KEYS, RECORDS = 4, 100_000, 12_000_000
+PARTITIONS, KEYS, RECORDS = 4, 100_000, 18_000_000
 TURN_S, PER_SECOND = 10.0, 50
 APPLICATION = """
 import grete
