@@ -33,6 +33,8 @@ from grete.wire.coordinator_api import StoreAnswer, StoreRow
 
 _AHEAD_S = 5.0
 """A file may be ahead of the commit that can be read: on Kafka while another share's transaction is open."""
+_LOOKED_AT_MOST = 500_000
+"""Records of a changelog, for a key without a file: the coordinator has more to do than to read."""
 _EXACT = ("string", "integer", "long")
 """Serdes whose keys are the same bytes wherever they were written."""
 
@@ -135,11 +137,17 @@ class _Question:
                 f"the store {self._store} of task {task} is elsewhere: `grete store scan` reads its changelog"
             )
         oldest = first_offset(self._opened.system.offsets(self._stream)[partition])
+        first = max(oldest, end - _LOOKED_AT_MOST)
         part = Part(self._opened.system, task, self._stream, partition, oldest, end, self._kept_since_ms())
-        found = last_of(part, oldest, lambda one: text_of_key(self._decoders.key(one)) == self._key)
+        found = last_of(part, first, lambda one: text_of_key(self._decoders.key(one)) == self._key)
         if found is not None and found.value is not None and found.timestamp_ms >= part.kept_since_ms:
             entry = entry_of(task, found, self._decoders)
             yield StoreRow(task, entry.key, entry.value, offsets)
+        elif found is None and first > oldest:
+            raise CoordinatorUnavailable(
+                f"the store {self._store} of task {task} is elsewhere, and the key {self._key!r} not among the last "
+                f"{_LOOKED_AT_MOST} records of its changelog: `grete store get` reads all of it"
+            )
 
     def _in_files(self, task: TaskName, partition: int, token: str, end: int, limit: int) -> Rows | None:
         assert self._between is not None, "the range is known"

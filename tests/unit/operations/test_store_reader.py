@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -22,10 +23,12 @@ from grete.systems.records import records, write
 from grete.tasks.spec import StoreSpec
 from grete.tasks.stores.file import StoreFile
 from grete.tasks.stores.paths import store_identity, store_path
+from grete.testing.waiting import eventually
 
 TASK = TaskName("Partition 0")
 SSP = SystemStreamPartition("local", "in", 0)
 OTHER = SystemStreamPartition("local", "in", 1)
+QUESTION: dict[str, Any] = {"key": "a", "prefix": "", "task": None, "limit": 1}
 Rows = Mapping[str, int | None]
 
 
@@ -42,6 +45,34 @@ def changelog(job: Path, system: LocalSystem) -> str:
 def stores() -> Iterator[JobStores]:
     with closing(JobStores(JOB)) as made:
         yield made
+
+
+def test_a_key_that_is_too_far_back_is_not_taken_for_missing(
+    stores: JobStores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_reader, "_LOOKED_AT_MOST", 2)
+    assert asked(stores, key="c", task=TASK) == {}, "it was deleted lately"
+    with pytest.raises(
+        CoordinatorUnavailable, match=r"the key 'a' not among the last 2 records.*grete store get"
+    ):
+        asked(stores, key="a", task=TASK)
+
+
+def test_heartbeats_find_a_thread_however_many_ask(
+    stores: JobStores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked(stores, key="a")
+    waits = threading.Event()
+    monkeypatch.setattr(store_reader.StoreReader, "read", lambda *_, **__: waits.wait(30))
+    askers = [threading.Thread(target=stores.read, args=["totals"], kwargs=QUESTION) for _ in range(8)]
+    for one in askers:
+        one.start()
+    eventually(lambda: stores._turns._value == 0, "all of them wait")  # type: ignore[attr-defined] # its count
+    with pytest.raises(CoordinatorUnavailable, match="8 questions to stores are waiting"):
+        stores.read("totals", **QUESTION)
+    waits.set()
+    for one in askers:
+        one.join()
 
 
 @pytest.fixture
