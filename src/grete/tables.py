@@ -115,7 +115,7 @@ class JobTableReader(DataSourceReader):
         if not self._table.startswith(_STORE):
             return [InputPartition(None)]
         with _in_home(self._home), open_job(JobId.parse(self._job)) as handle:
-            tasks = sorted(handle.changelog_mapping())
+            tasks = sorted(handle.changelogs())
         return [InputPartition(str(task)) for task in tasks] or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from tests.fault.job_on_kafka import COPYING, Job, job_on
+from tests.fault.job_on_kafka import COPYING, KEYS, Job, job_on
 from tests.fault.test_clones import killed_once, processed, sparkless, until_drained
 
 from grete.cli.main import main
-from grete.errors import ConfigError, JobError
+from grete.errors import JobError
+from grete.failpoints import POINTS
 from grete.model.ids import JobId
 from grete.operations import open_job
 from grete.operations.clones import compare, swap
@@ -26,6 +30,14 @@ SHARED = {
     "job.container.count": "2",
     "job.coordinator.monitor-partition-change.frequency.ms": "500",
 }
+
+
+CHANGE = """
+from tests.fault.test_clones import until_drained
+from grete.model.ids import JobId
+from grete.operations.elasticity import set_elasticity
+set_elasticity(JobId("{job}"), {factor}, until_drained, stores_by_key=True)
+"""
 
 
 def tasks(job: Job) -> set[str]:
@@ -120,13 +132,47 @@ def test_the_place_is_kept_or_the_change_is_refused(
         assert sorted(output.value["n"] for output in job.written()) == list(range(200))
         with open_job(job.id) as handle:
             assert not meeting(handle).behind
-    with job_on(kafka, tmp_path / "counting", monkeypatch) as job:
-        job.send(100)
+
+
+STEPS = [name for name in POINTS if name.startswith("elasticity.")]
+
+
+def changed(job: Job, factor: int, at: str = "") -> int:
+    """The exit code of a change by key in a process of its own, which is killed at a step of it."""
+    code = CHANGE.format(job=job.id.name, factor=factor)
+    environment = {**os.environ, **({"GRETE_FAILPOINT": f"{at}:kill"} if at else {})}
+    return subprocess.run([sys.executable, "-c", code], env=environment, timeout=patient(120)).returncode
+
+
+def test_entries_of_stores_go_to_the_tasks_of_their_keys_wherever_it_is_killed(
+    kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with job_on(kafka, tmp_path, monkeypatch) as job:
+        job.send(600)
         job.submit()
         job.await_counted()
         job.stop()
-        with pytest.raises((JobError, ConfigError), match="grete job clone"):
+        with pytest.raises(JobError, match="say --stores-by-key"):
             set_elasticity(job.id, 2, until_drained)
+        sent = 600
+        for factor, step in zip((3, 2, 1), STEPS, strict=True):
+            assert changed(job, factor, step) == -signal.SIGKILL
+            job.send(60)
+            until_drained(job.id)  # it goes on as it was
+            assert changed(job, factor) == 0
+            job.send(60)
+            until_drained(job.id)
+            sent += 120
+            assert len(tasks(job)) == 2 * factor
+            job.await_counted()
+            job.assert_each_counted_once()
+            job.assert_order_of_keys()
+            capsys.readouterr()
+            assert main(["store", "scan", "counts", "--job", job.id.name]) == 0
+            found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+            assert {one["task"] for one in found} == tasks(job), "none that is gone"
+            assert sorted(one["key"] for one in found) == sorted(f"k{key}" for key in range(KEYS))
+            assert sum(one["value"] for one in found) == sent
 
 
 @pytest.mark.nightly  # test_clones.py has one in every run

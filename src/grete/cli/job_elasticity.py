@@ -19,6 +19,11 @@ def declare(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         "--factor", type=int, required=True, metavar="N", help="tasks for each partition; 1 is one, as usual"
     )
     parser.add_argument(
+        "--stores-by-key",
+        action="store_true",
+        help="entries of the job's stores have the keys of messages, and go to their tasks",
+    )
+    parser.add_argument(
         "--execute", action="store_true", help="do it; without, say whether the job has to run for it"
     )
     parser.set_defaults(run=_run)
@@ -32,7 +37,8 @@ def _run(options: argparse.Namespace) -> int:
         job, before = handle.job, handle.settings.job.elasticity_factor
         found = meeting(handle)
     if options.execute:
-        found = set_elasticity(job, options.factor, run_until_drained)
+        by_key = options.stores_by_key
+        found = set_elasticity(job, options.factor, run_until_drained, stores_by_key=by_key)
     if options.output == "json":
         at = {str(ssp): offset for ssp, offset in sorted(found.at.items())}
         made = {"job": job.shown, "before": before, "factor": options.factor, "offsets": at}

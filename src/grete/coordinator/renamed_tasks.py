@@ -45,10 +45,18 @@ def renamed_tasks(
     commits = read_commits()
     read = _readers({task: tuple(commit.offsets) for task, commit in commits.items()})
     asked = RequestedStarts(stream, now_ms)
+
+    def keeps_place(ssp: SystemStreamPartition, tasks: set[TaskName]) -> bool:
+        last = {commits[task].offsets[ssp] for task in before.get(ssp, set()) & read.get(ssp, set())}
+        if not last:
+            return bool(tasks & read.get(ssp, tasks))
+        now = {commits[task].offsets.get(ssp) if task in commits else None for task in tasks}
+        return now == last
+
     lost = [
         ssp
         for ssp, tasks in sorted(moved.items())
-        if (before.get(ssp, set()) & read.get(ssp, set()) or not tasks & read.get(ssp, tasks))
+        if not keeps_place(ssp, tasks)
         and not settings.stream(ssp.system_stream).is_reset
         and not asked.cover(ssp, tasks)
     ]

@@ -16,7 +16,7 @@ import logging
 import socket
 import threading
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from grete.clock import Clock
@@ -263,15 +263,24 @@ class CoordinatorStream:
             return changes
 
     def change_config(
-        self, asked: Mapping[str, str | None], *, run_id: str, reason: str = ""
+        self,
+        asked: Mapping[str, str | None],
+        *,
+        run_id: str,
+        reason: str = "",
+        beside: Sequence[Entry] = (),
     ) -> list[ConfigChange]:
-        """Set keys (None unsets) and leave all others as they are, even when they change meanwhile; in one append."""
+        """Set keys (None unsets) and leave all others as they are, even when they change meanwhile; in one append,
+        with the records that belong to the change.
+        """
         with self._lock:
             old = self.config()
             changes = [ConfigChange(k, old.get(k), v) for k, v in sorted(asked.items()) if old.get(k) != v]
             if not changes:
                 return []  # a generation without a change would be in the way of the next rollback
-            self.append([*self._change_entries(changes), self._generation(run_id, reason, len(changes))])
+            self.append(
+                [*beside, *self._change_entries(changes), self._generation(run_id, reason, len(changes))]
+            )
             self.catch_up()
             return changes
 

@@ -1,57 +1,228 @@
 """Another number of tasks for each partition, at the offsets where the tasks before have ended.
 
 Each bucket of keys is read at its own pace, so before the factor changes the tasks of a partition are run to the
-highest offset of all. Then each record was processed once by the tasks before, or is by those after.
+highest offset of all. Then each record was processed once by the tasks before, or is by those after. Entries of
+stores go to the task of their key, into changelog partitions that no task had before: the old ones stay as they are
+until the configuration changes. So whatever ends this in between, it may be asked for again, or the job goes on as it
+was.
 """
 
 from __future__ import annotations
 
-from grete.config.key_tables.job import ELASTICITY, STARTPOINTS
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from grete.application.expiry import unstamped
+from grete.arrow import np
+from grete.checkpoint.task_commit import TaskCommit, moved_entries
+from grete.clock import SystemClock
+from grete.config.key_tables.job import ELASTICITY
+from grete.config.settings import Settings
 from grete.errors import JobError
-from grete.model.ids import JobId
-from grete.model.startpoint import Startpoint, StartpointKind
-from grete.operations.configuration import check_change, set_config
+from grete.failpoints import failpoint
+from grete.grouping.ssp import ssp_grouper
+from grete.keyed_log.base import Entry, Fence
+from grete.metadata.config_in_force import ConfigInForce
+from grete.metadata.history import History
+from grete.model.ids import JobId, SystemStreamPartition, TaskName
+from grete.model.job import TaskModel
+from grete.model.messages import SET_CHANGELOG, VALUE_FIELDS
+from grete.model.streams import StreamSpec
+from grete.operations.configuration import check_change
 from grete.operations.job_handle import JobHandle, open_job
-from grete.operations.meeting import Meeting, Run, bring_together, meeting
+from grete.operations.meeting import Meeting, Offsets, Run, bring_together, meeting
 from grete.operations.orphans import standing_still
-from grete.operations.startpoints import Where, write_startpoints
+from grete.operations.store_transfer import store_content
+from grete.systems.base import System
+from grete.systems.columns import binary
+from grete.systems.commit_group import CommitGroup, SegmentWrite
+from grete.systems.records import pack
+from grete.tasks.key_buckets import KeyBuckets
+from grete.wire.java_hash import JavaHashMap
+
+Row = tuple[bytes, bytes | None, int]
+"""Key, value and time of an entry; a value that is None deletes what an attempt before has left."""
 
 
-def set_elasticity(job: JobId, factor: int, run: Run) -> Meeting:
+def set_elasticity(job: JobId, factor: int, run: Run, *, stores_by_key: bool = False) -> Meeting:
     """Run the job to where its tasks stand at the same offsets, and let other tasks go on from there. Durable.
 
-    Whatever ends it in between, no record is left out or processed twice: it may be asked for again.
+    `stores_by_key` says that entries of its stores are of the messages with the same keys. Those of one partition
+    have to fit into memory.
 
     Raises:
-        JobError: the job is running, has stores or no checkpoints, or does not come there.
-        ConfigError: see `set_config`.
+        JobError: the job is running, or has no checkpoints, or does not come there; or it has stores, and these are
+            not by key, or cannot be.
+        ConfigError: see `check_change`.
     """
     with open_job(job) as handle:
-        _refuse_state(handle)
-        check_change(handle, {ELASTICITY.name: str(factor)})
+        after = _checked(handle, factor, stores_by_key=stores_by_key)
     bring_together([job], run)
     with open_job(job) as handle, standing_still(handle):
         found = meeting(handle)
         if found.behind:
             raise JobError(f"{job.shown}: tasks of a partition do not stand at the same offsets; ask again")
-        where: dict[Where, Startpoint] = {
-            (ssp, None): Startpoint(StartpointKind.SPECIFIC, 0, str(offset))
-            for ssp, offset in found.at.items()
-        }
-        write_startpoints(handle, where, {}, live=True, event="elasticity", factor=str(factor))
-        # the old tasks, if they come back, start where they stand; the new ones never without the startpoints
-        set_config(handle, {ELASTICITY.name: str(factor)}, reason=f"{factor} tasks for each partition")
+        change = _Change(handle, after, found.at)
+        beside = change.move_stores() if handle.settings.is_stateful else []
+        failpoint("elasticity.stores-moved")
+        change.write_checkpoints()
+        failpoint("elasticity.checkpoints-written")
+        ConfigInForce(handle.stream).force(after.raw)
+        reason = f"{factor} tasks for each partition"
+        run_id = handle.stream.run_id() or ""
+        handle.stream.change_config(
+            {ELASTICITY.name: str(factor)}, run_id=run_id, reason=reason, beside=beside
+        )
+        History(handle.stream).append("elasticity", factor=str(factor))
     return found
 
 
-def _refuse_state(handle: JobHandle) -> None:
-    settings, shown = handle.settings, handle.job.shown
-    if settings.is_stateful:
+def _checked(handle: JobHandle, factor: int, *, stores_by_key: bool) -> Settings:
+    """The settings with the factor."""
+    before = handle.settings
+    change = {ELASTICITY.name: str(factor)}
+    if not before.is_stateful:
+        return Settings.of(check_change(handle, change))
+    if not stores_by_key:
         raise JobError(
-            f"{shown} has the stores {', '.join(settings.store_names)}, whose entries belong to the tasks that there "
-            f"are, and a store's key need not be a message's: let a second version read everything anew and take its "
-            f"place: grete job clone --job {shown} --as NAME --to-file FILE, {ELASTICITY.name} in FILE, then grete "
-            f"job promote. Or begin with the factor that you will need, and change the number of containers"
+            f"{handle.job.shown} has the stores {', '.join(before.store_names)}, whose entries belong to the tasks "
+            f"that there are. If their keys are those of the messages, say --stores-by-key. Else let a second "
+            f"version read everything anew and take its place: grete job clone --job {handle.job.shown} --as NAME "
+            f"--to-file FILE, {ELASTICITY.name} in FILE, then grete job promote"
         )
-    if not settings.job.is_startpoint_enabled:
-        raise JobError(f"{STARTPOINTS.name}=false: the tasks after could not be told where to start")
+    by_message = {_key_serde(before, ssp) for ssp in _shared_out(handle)}
+    for store in before.store_names:
+        own = before.serde(before.store(store).key_serde).implementation
+        if by_message != {own}:
+            raise JobError(
+                f"the keys of the store {store} are of the serde {own!r}, and those of the messages of "
+                f"{', '.join(map(repr, sorted(by_message)))}: whose they are cannot be known"
+            )
+    grown = [task for task, ssps in _inputs(handle).items() if len({s.stream for s in ssps}) < len(ssps)]
+    if grown:
+        raise JobError(
+            f"{grown[0]} reads several partitions of a stream that has grown: its keys stay together"
+        )
+    return Settings.of(check_change(handle, change, force=True))
+
+
+def _key_serde(settings: Settings, ssp: SystemStreamPartition) -> str:
+    said = settings.stream(ssp.system_stream).key_serde
+    return "bytes" if said is None else settings.serde(said[1]).implementation
+
+
+def _inputs(handle: JobHandle) -> dict[TaskName, list[SystemStreamPartition]]:
+    """What each task reads, without what all of them do."""
+    shared = set(handle.settings.task.broadcast_inputs)
+    return {task: [s for s in ssps if s not in shared] for task, ssps in handle.task_inputs().items()}
+
+
+def _shared_out(handle: JobHandle) -> list[SystemStreamPartition]:
+    return sorted({ssp for ssps in _inputs(handle).values() for ssp in ssps})
+
+
+@dataclass(frozen=True, slots=True)
+class _TaskOfKeys:
+    """A task before or after, with what it reads and its bucket of the keys there."""
+
+    name: TaskName
+    partitions: tuple[SystemStreamPartition, ...]
+    bucket: int
+    changelog: int
+
+
+class _Change:
+    """From the tasks that there are to those of other settings; nothing runs meanwhile."""
+
+    def __init__(self, handle: JobHandle, after: Settings, at: Offsets) -> None:
+        self._handle = handle
+        self._before, self._after = handle.settings, after
+        self._at = at
+        self._numbers = handle.changelog_mapping()
+        ssps = JavaHashMap.of(_shared_out(handle))
+        groups = ssp_grouper(after)(ssps, after)
+        first = max(self._numbers.values(), default=-1) + 1
+        self._tasks = [
+            self._task(TaskModel(name, groups[name], first + place))
+            for place, name in enumerate(sorted(groups))
+        ]
+
+    def _task(self, model: TaskModel) -> _TaskOfKeys:
+        shared = set(self._before.task.broadcast_inputs)
+        own = tuple(ssp for ssp in model.partitions if ssp not in shared)
+        return _TaskOfKeys(model.name, own, model.key_bucket, model.changelog_partition)
+
+    def _tasks_before(self) -> Iterator[_TaskOfKeys]:
+        for name, ssps in self._handle.assigned_inputs().items():
+            if name in self._numbers:
+                yield self._task(TaskModel(name, ssps, self._numbers[name]))
+
+    def write_checkpoints(self) -> None:
+        """Let each task have processed what the tasks before have."""
+        shared = self._before.task.broadcast_inputs
+        commits = {
+            task.name: TaskCommit(
+                {ssp: str(self._at[ssp] - 1) for ssp in (*task.partitions, *shared) if ssp in self._at}
+            )
+            for task in self._tasks
+        }
+        with self._handle.checkpoints.system() as system:
+            entries = moved_entries(commits, grouper=self._before.job.ssp_grouper)
+            system.checkpoint_log(self._handle.checkpoints.log_name).append(entries)
+        self._handle.checkpoints.copy(commits)
+
+    def move_stores(self) -> list[Entry]:
+        """Write the entries of all stores where the tasks after will have them; returns the records that say so."""
+        stream = self._handle.stream
+        fence = Fence(f"elasticity/{self._handle.job}", 1)
+        width = max(task.changelog for task in self._tasks) + 1
+        before = list(self._tasks_before())
+        with self._handle.system(self._before.task.commit_system) as system:
+            system.raise_fence([fence])
+            for store in self._before.store_names:
+                name = self._before.store(store).changelog_stream(self._handle.job)
+                system.ensure_stream(StreamSpec(name, width, compacted=True))
+                for partitions in sorted({task.partitions for task in self._tasks}):
+                    own = (self._own(system, store, one) for one in before if one.partitions == partitions)
+                    rows = [row for of_task in own for row in of_task]
+                    for task in self._tasks:
+                        if task.partitions == partitions:
+                            self._write(system, fence, store, task, rows)
+                            failpoint("elasticity.store-written")
+        field = VALUE_FIELDS[SET_CHANGELOG]
+        return [stream.entry(SET_CHANGELOG, one.name, {field: str(one.changelog)}) for one in self._tasks]
+
+    def _own(self, system: System, store: str, task: _TaskOfKeys) -> list[Row]:
+        """The entries of a task, without those of others' keys: an earlier factor may have left some."""
+        with store_content(system, self._before.store(store), self._handle, task.changelog) as content:
+            rows = list(content.scan(None, None))
+        values: Sequence[bytes | None] = [value for _, value in rows]
+        now_ms = SystemClock().wall_ms()
+        times_ms = [now_ms] * len(rows)
+        if self._before.store(store).is_expiring:
+            values, times_ms = unstamped(values, now_ms)
+        made = list(zip((key for key, _ in rows), values, times_ms, strict=True))
+        return _of_bucket(self._before, task, made)
+
+    def _write(
+        self, system: System, fence: Fence, store: str, task: _TaskOfKeys, rows: Sequence[Row]
+    ) -> None:
+        own = _of_bucket(self._after, task, rows)
+        kept = {key for key, _, _ in own}
+        with store_content(system, self._before.store(store), self._handle, task.changelog) as content:
+            left = [
+                (key, None, SystemClock().wall_ms()) for key, _ in content.scan(None, None) if key not in kept
+            ]
+        if every := [*own, *left]:
+            keys, values, times_ms = (list(column) for column in zip(*every, strict=True))
+            stream = self._before.store(store).changelog_stream(self._handle.job)
+            segment = SegmentWrite(stream, task.changelog, len(every), pack(keys, values, times_ms))
+            system.commit(CommitGroup([fence], [segment], "", []))
+
+
+def _of_bucket(settings: Settings, task: _TaskOfKeys, rows: Sequence[Row]) -> list[Row]:
+    buckets = KeyBuckets.of(settings)
+    if buckets is None or not rows:
+        return list(rows)
+    places = buckets.of_keys(task.partitions[0], binary([key for key, _, _ in rows]))
+    return [rows[place] for place in np.flatnonzero(places == task.bucket).tolist()]

@@ -119,6 +119,11 @@ class JobHandle:
         """The changelog partition of each task there ever was."""
         return ChangelogMapping(self.stream).read()
 
+    def changelogs(self) -> dict[TaskName, int]:
+        """The changelog partition of each task that processes now."""
+        active = set(self.active_tasks())
+        return {task: number for task, number in self.changelog_mapping().items() if task in active}
+
     @property
     def state_directory(self) -> Path:
         """The folder of lineages, store files, logs and token."""
@@ -139,13 +144,15 @@ class JobHandle:
 
     def task_inputs(self) -> dict[TaskName, tuple[SystemStreamPartition, ...]]:
         """The inputs of each task of the job model; standby tasks read nothing."""
+        return {
+            task: tuple(sorted(ssp.whole for ssp in ssps)) for task, ssps in self.assigned_inputs().items()
+        }
+
+    def assigned_inputs(self) -> dict[TaskName, tuple[SystemStreamPartition, ...]]:
+        """As `task_inputs`, of an elastic job with the bucket of keys that is the task's."""
         assignments = TaskAssignments(self.stream)
         modes = assignments.modes()
-        return {
-            task: tuple(sorted(ssp.whole for ssp in ssps))
-            for task, ssps in assignments.ssps().items()
-            if modes.get(task) is not TaskMode.STANDBY
-        }
+        return {t: s for t, s in assignments.ssps().items() if modes.get(t) is not TaskMode.STANDBY}
 
     def launches(self) -> dict[ContainerId, LaunchRecord]:
         """The incarnation of each container that was started and has not been seen to end."""

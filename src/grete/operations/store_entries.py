@@ -121,7 +121,10 @@ def store_of(settings: Settings, store: str) -> StoreSettings:
 def _parts(handle: JobHandle, store: str, task: str | None, clock: Clock | None) -> Iterator[Part]:
     settings = handle.settings
     own = store_of(settings, store)
-    partitions = {number: name for name, number in handle.changelog_mapping().items()}
+    known = (
+        handle.changelogs() if task is None else handle.changelog_mapping()
+    )  # one that is gone, by its name
+    partitions = {number: name for name, number in known.items()}
     if task is not None and task not in partitions.values():
         raise ConfigError(f"the job has no task {task!r}{or_one_of(task, sorted(partitions.values()))}")
     kept_since_ms = 0
@@ -129,10 +132,10 @@ def _parts(handle: JobHandle, store: str, task: str | None, clock: Clock | None)
         kept_since_ms = (SystemClock() if clock is None else clock).wall_ms() - own.ttl_ms
     stream = own.changelog_stream(handle.job)
     with handle.system(settings.task.commit_system) as system:
-        for partition, known in sorted(system.offsets(stream).items()):
+        for partition, held in sorted(system.offsets(stream).items()):
             name = partitions.get(partition)
             if name is not None and task in (None, name):
-                ends = first_offset(known), int(known.upcoming)
+                ends = first_offset(held), int(held.upcoming)
                 yield Part(system, name, stream, partition, *ends, kept_since_ms)
 
 

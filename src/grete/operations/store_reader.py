@@ -94,13 +94,14 @@ class _Question:
 
     def rows(self, task: str | None) -> Iterator[StoreRow]:
         """What each task has, or one of them."""
-        partitions, tasks = self._opened.handle.changelog_mapping(), self._opened.handle.active_tasks()
+        partitions = self._opened.handle.changelogs()
+        tasks = sorted(partitions)
         if task is not None and task not in tasks:
             raise no_such_task(self._opened.handle.job, task, tasks)
         left = self._limit
         self._opened.commits.refresh()
         for name in tasks if task is None else [TaskName(task)]:
-            if left > 0 and name in partitions:
+            if left > 0:
                 found = list(self._of_task(name, partitions[name], left))
                 left -= len(found)
                 yield from found

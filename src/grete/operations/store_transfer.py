@@ -86,8 +86,8 @@ def export_store(handle: JobHandle, store: str, folder: Path) -> Exported:
     now_ms = SystemClock().wall_ms()
     tasks = []
     with handle.system(handle.settings.task.commit_system) as system:
-        for task, number in sorted(handle.changelog_mapping().items()):
-            with _content(system, own, handle, number) as content:
+        for task, number in sorted(handle.changelogs().items()):
+            with store_content(system, own, handle, number) as content:
                 file = folder / f"partition-{number}.arrow"
                 entries = _write(file, content, now_ms if own.ttl_ms is not None else None)
             tasks.append(ExportedTask(task, file.name, entries, _digest(file)))
@@ -117,7 +117,7 @@ def import_store(handle: JobHandle, store: str, folder: Path, *, execute: bool) 
         if execute:
             system.raise_fence([fence])
         for task in found.tasks:
-            with _content(system, own, handle, numbers[task.task]) as content:
+            with store_content(system, own, handle, numbers[task.task]) as content:
                 keys, values, times_ms = _rows(folder / task.file, have_times=found.expires)
                 gone = list(_others(content, set(keys)))
             done.append(ImportedTask(task.task, len(keys), len(gone)))
@@ -132,7 +132,7 @@ def import_store(handle: JobHandle, store: str, folder: Path, *, execute: bool) 
 
 
 @contextmanager
-def _content(system: System, own: StoreSettings, handle: JobHandle, number: int) -> Iterator[StoreFile]:
+def store_content(system: System, own: StoreSettings, handle: JobHandle, number: int) -> Iterator[StoreFile]:
     """The store of a task at its last commit, restored into a file of its own, which is removed."""
     stream = own.changelog_stream(handle.job)
     end = int(system.offsets(stream)[number].upcoming)

@@ -46,9 +46,13 @@ class KeyBuckets:
         places = self._places(ssp, rows)
         return [rows.take(integers(np.flatnonzero(places == bucket))) for bucket in buckets]
 
+    def of_keys(self, ssp: SystemStreamPartition, keys: pa.Array) -> npt.NDArray[np.int32]:
+        """The bucket of each key of a binary column without nulls."""
+        return self._partitioner(ssp).of_each(keys, self._factor)
+
     def _places(self, ssp: SystemStreamPartition, rows: pa.RecordBatch) -> npt.NDArray[np.int32]:
         keys = rows.column(_KEY)
-        places = self._partitioner(ssp).of_each(keys, self._factor)
+        places = self.of_keys(ssp, keys)
         if keys.null_count:
             offsets = rows.column(_OFFSET).cast(pa.string()).cast(pa.binary())
             by_offset = _OF_OFFSETS.of_each(offsets, self._factor)

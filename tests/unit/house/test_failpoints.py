@@ -21,6 +21,7 @@ CAMPAIGNS = {
     "e2e/test_pipeline_kills.py": ("sink",),
     "unit/tasks/test_snapshots.py": ("snapshot",),
     "fault/test_store_transfer.py": ("transfer",),
+    "fault/test_elasticity.py": ("elasticity",),
     "fault/test_submit.py": (
         "submit",
         "leader",

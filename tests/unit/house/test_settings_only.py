@@ -64,6 +64,7 @@ BORDERS = {
     "metadata/coordinator_stream.py": "the configuration in the coordinator stream",
     "metadata/job_index.py": "the note of where a job was submitted",
     "notebook.py": "the file that is submitted",
+    "operations/elasticity.py": "the configuration that is about to be written",
     "operations/job_election.py": "the stream's, with this machine's way to the API server",
     "spark/dry_run.py": "Spark's master is this machine while a plan is made",
     "spark/pipeline/planned_source.py": "an option of a stream of Spark's",
