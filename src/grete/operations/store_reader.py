@@ -48,7 +48,7 @@ class StoreReader:
         self.system: System = stack.enter_context(handle.system(handle.settings.task.commit_system))
         self.commits = LatestCommits(self.system.checkpoint_log(handle.checkpoints.log_name))
         self._uids: dict[str, str] = {}
-        self._files: dict[Path, StoreLook] = {}
+        self._files: dict[tuple[Path, str], StoreLook] = {}
         stack.callback(self._close_files)
 
     def read(self, store: str, *, key: str | None, prefix: str, task: str | None, limit: int) -> StoreAnswer:
@@ -63,17 +63,18 @@ class StoreReader:
 
     def file(self, path: Path, identity: str) -> StoreLook | None:
         """A store's file, if it is here."""
-        known = self._files.get(path)
+        place = path, identity
+        known = self._files.get(place)
         if known is not None and known.is_current:
             return known
         if known is not None:
-            del self._files[path]
+            del self._files[place]
             known.close()
         try:
-            self._files[path] = StoreLook(path, identity)
+            self._files[place] = StoreLook(path, identity)
         except (apsw.Error, FileNotFoundError):
             return None
-        return self._files[path]
+        return self._files[place]
 
     def _close_files(self) -> None:
         for file in self._files.values():
@@ -84,9 +85,8 @@ class _Question:
     def __init__(self, opened: StoreReader, store: str, key: str | None, prefix: str, limit: int) -> None:
         self._opened = opened
         self._store, self._key, self._limit = store, key, limit
-        self._settings = settings = (
-            opened.handle.settings
-        )  # each look at them is one at the coordinator stream
+        # each look at the settings is one at the coordinator stream
+        self._settings = settings = opened.handle.settings
         self._own = store_of(settings, store)
         self._decoders: Decoders = store_decoders(store, settings)
         self._between = _range(settings.serde(self._own.key_serde).implementation, key, prefix)
