@@ -159,6 +159,9 @@ def test_entries_of_stores_go_to_the_tasks_of_their_keys_wherever_it_is_killed(
             assert changed(job, factor, step) == -signal.SIGKILL
             job.send(60)
             until_drained(job.id)  # it goes on as it was
+            if factor == 2:  # the tasks are those of the factor before until it is asked for
+                words = ["config", "set", "--force", "--job", job.id.name, "job.elasticity.factor=2"]
+                assert main(words) == 0
             assert changed(job, factor) == 0
             job.send(60)
             until_drained(job.id)

@@ -21,9 +21,10 @@ def ssp_key(ssp: SystemStreamPartition) -> str:
 
 
 def assignment_records(model: JobModel, remembered: Remembered) -> Iterator[AssignmentRecord]:
-    """Deletions first, when the number of tasks or the standby tasks changed, or SSPs went; then every assignment.
+    """Deletions first, when the number of tasks or the standby tasks changed; then every assignment.
 
-    SSPs that went stay in Samza, and a factor of elasticity that comes back would find the tasks it had.
+    Of a partition that has other buckets of keys now the ones before go, too. In Samza they stay, and with the factor
+    of elasticity that made them their tasks would seem to have gone on reading.
     """
     yield from _deletions(model, remembered)
     owners: dict[SystemStreamPartition, list[TaskName]] = {}
@@ -48,8 +49,10 @@ def _deletions(model: JobModel, remembered: Remembered) -> Iterator[AssignmentRe
         for ssp in {ssp: None for task in tasks for ssp in task.ssps}:
             yield SET_TASK_PARTITION, ssp_key(ssp), None
     present = {ssp for task in tasks for ssp in task.ssps}
+    partitions = {ssp.whole for ssp in present}
     for ssp in sorted({ssp for ssps in remembered.ssps.values() for ssp in ssps} - present):
-        yield SET_TASK_PARTITION, ssp_key(ssp), None
+        if ssp.whole in partitions:
+            yield SET_TASK_PARTITION, ssp_key(ssp), None
     standby_before = {task for task, mode in remembered.modes.items() if mode is TaskMode.STANDBY}
     if standby != standby_before:
         for task_name in sorted(standby_before):

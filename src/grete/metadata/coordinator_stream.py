@@ -277,6 +277,8 @@ class CoordinatorStream:
             old = self.config()
             changes = [ConfigChange(k, old.get(k), v) for k, v in sorted(asked.items()) if old.get(k) != v]
             if not changes:
+                if beside:
+                    self.append(beside)
                 return []  # a generation without a change would be in the way of the next rollback
             self.append(
                 [*beside, *self._change_entries(changes), self._generation(run_id, reason, len(changes))]

@@ -17,6 +17,7 @@ from grete.arrow import np
 from grete.checkpoint.task_commit import TaskCommit, moved_entries
 from grete.clock import SystemClock
 from grete.config.key_tables.job import ELASTICITY
+from grete.config.rules.validate import validate
 from grete.config.settings import Settings
 from grete.errors import JobError
 from grete.failpoints import failpoint
@@ -28,7 +29,6 @@ from grete.model.ids import JobId, SystemStreamPartition, TaskName
 from grete.model.job import TaskModel
 from grete.model.messages import SET_CHANGELOG, VALUE_FIELDS
 from grete.model.streams import StreamSpec
-from grete.operations.configuration import check_change
 from grete.operations.job_handle import JobHandle, open_job
 from grete.operations.meeting import Meeting, Offsets, Run, bring_together, meeting
 from grete.operations.orphans import standing_still
@@ -53,7 +53,7 @@ def set_elasticity(job: JobId, factor: int, run: Run, *, stores_by_key: bool = F
     Raises:
         JobError: the job is running, or has no checkpoints, or does not come there; or it has stores, and these are
             not by key, or cannot be.
-        ConfigError: see `check_change`.
+        ConfigError: the configuration would not be valid.
     """
     with open_job(job) as handle:
         after = _checked(handle, factor, stores_by_key=stores_by_key)
@@ -80,9 +80,15 @@ def set_elasticity(job: JobId, factor: int, run: Run, *, stores_by_key: bool = F
 def _checked(handle: JobHandle, factor: int, *, stores_by_key: bool) -> Settings:
     """The settings with the factor."""
     before = handle.settings
-    change = {ELASTICITY.name: str(factor)}
-    if not before.is_stateful:
-        return Settings.of(check_change(handle, change))
+    after = {**before.raw, ELASTICITY.name: str(factor)}
+    validate(after)
+    if before.is_stateful:
+        _check_stores(handle, stores_by_key=stores_by_key)
+    return Settings.of(after)
+
+
+def _check_stores(handle: JobHandle, *, stores_by_key: bool) -> None:
+    before = handle.settings
     if not stores_by_key:
         raise JobError(
             f"{handle.job.shown} has the stores {', '.join(before.store_names)}, whose entries belong to the tasks "
@@ -98,12 +104,13 @@ def _checked(handle: JobHandle, factor: int, *, stores_by_key: bool) -> Settings
                 f"the keys of the store {store} are of the serde {own!r}, and those of the messages of "
                 f"{', '.join(map(repr, sorted(by_message)))}: whose they are cannot be known"
             )
-    grown = [task for task, ssps in _inputs(handle).items() if len({s.stream for s in ssps}) < len(ssps)]
+    grown = [
+        task for task, ssps in _inputs(handle).items() if len({s.system_stream for s in ssps}) < len(ssps)
+    ]
     if grown:
         raise JobError(
             f"{grown[0]} reads several partitions of a stream that has grown: its keys stay together"
         )
-    return Settings.of(check_change(handle, change, force=True))
 
 
 def _key_serde(settings: Settings, ssp: SystemStreamPartition) -> str:
@@ -177,13 +184,19 @@ class _Change:
         fence = Fence(f"elasticity/{self._handle.job}", 1)
         width = max(task.changelog for task in self._tasks) + 1
         before = list(self._tasks_before())
+        # not that of the configuration, which may have changed without them
+        factor = max([1, *(task.bucket + 1 for task in before)])
         with self._handle.system(self._before.task.commit_system) as system:
             system.raise_fence([fence])
             for store in self._before.store_names:
                 name = self._before.store(store).changelog_stream(self._handle.job)
                 system.ensure_stream(StreamSpec(name, width, compacted=True))
                 for partitions in sorted({task.partitions for task in self._tasks}):
-                    own = (self._own(system, store, one) for one in before if one.partitions == partitions)
+                    own = (
+                        self._own(system, store, one, factor)
+                        for one in before
+                        if one.partitions == partitions
+                    )
                     rows = [row for of_task in own for row in of_task]
                     for task in self._tasks:
                         if task.partitions == partitions:
@@ -192,7 +205,7 @@ class _Change:
         field = VALUE_FIELDS[SET_CHANGELOG]
         return [stream.entry(SET_CHANGELOG, one.name, {field: str(one.changelog)}) for one in self._tasks]
 
-    def _own(self, system: System, store: str, task: _TaskOfKeys) -> list[Row]:
+    def _own(self, system: System, store: str, task: _TaskOfKeys, factor: int) -> list[Row]:
         """The entries of a task, without those of others' keys: an earlier factor may have left some."""
         with store_content(system, self._before.store(store), self._handle, task.changelog) as content:
             rows = list(content.scan(None, None))
@@ -202,12 +215,12 @@ class _Change:
         if self._before.store(store).is_expiring:
             values, times_ms = unstamped(values, now_ms)
         made = list(zip((key for key, _ in rows), values, times_ms, strict=True))
-        return _of_bucket(self._before, task, made)
+        return _of_bucket(self._before, factor, task, made)
 
     def _write(
         self, system: System, fence: Fence, store: str, task: _TaskOfKeys, rows: Sequence[Row]
     ) -> None:
-        own = _of_bucket(self._after, task, rows)
+        own = _of_bucket(self._after, self._after.job.elasticity_factor, task, rows)
         kept = {key for key, _, _ in own}
         with store_content(system, self._before.store(store), self._handle, task.changelog) as content:
             left = [
@@ -220,9 +233,9 @@ class _Change:
             system.commit(CommitGroup([fence], [segment], "", []))
 
 
-def _of_bucket(settings: Settings, task: _TaskOfKeys, rows: Sequence[Row]) -> list[Row]:
-    buckets = KeyBuckets.of(settings)
-    if buckets is None or not rows:
+def _of_bucket(settings: Settings, factor: int, task: _TaskOfKeys, rows: Sequence[Row]) -> list[Row]:
+    if factor == 1 or not rows:
         return list(rows)
-    places = buckets.of_keys(task.partitions[0], binary([key for key, _, _ in rows]))
+    keys = binary([key for key, _, _ in rows])
+    places = KeyBuckets(settings, factor).of_keys(task.partitions[0], keys)
     return [rows[place] for place in np.flatnonzero(places == task.bucket).tolist()]

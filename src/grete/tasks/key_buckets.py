@@ -29,11 +29,13 @@ class KeyBuckets:
     @classmethod
     def of(cls, settings: Settings) -> KeyBuckets | None:
         """None for a job that is not elastic."""
-        return None if settings.job.elasticity_factor == 1 else cls(settings)
+        factor = settings.job.elasticity_factor
+        return None if factor == 1 else cls(settings, factor)
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, factor: int) -> None:
+        """`factor` may be that of tasks which the settings do not have any more."""
         self._settings = settings
-        self._factor = settings.job.elasticity_factor
+        self._factor = factor
         self._shared = frozenset(settings.task.broadcast_inputs)
         self._partitioners: dict[SystemStreamPartition, Partitioner] = {}
 

@@ -239,7 +239,7 @@ def test_buckets_are_samzas_and_a_cut_is_behind_the_last_row_that_was_taken(
     offsets = pa.array([10 + 3 * row for row in range(len(keys))], pa.int64())
     rows = pa.RecordBatch.from_arrays([*plain.columns[:3], offsets], names=["key", "value", "time", "offset"])
     by_row = list(zip(keys, offsets.to_pylist(), strict=True))
-    split = KeyBuckets(settings).split(ssp, rows, list(range(factor)))
+    split = KeyBuckets(settings, factor).split(ssp, rows, list(range(factor)))
     for bucket, own in enumerate(split):
         placed = (
             (abs(string_hash(str(at) if key is None else key)) & 0x7FFFFFFF) % factor for key, at in by_row
