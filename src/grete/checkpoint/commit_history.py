@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from grete.checkpoint.task_commit import TaskCommit, companion_of
+from grete.checkpoint.task_commit import STORES_MOVED, TaskCommit, companion_of
 from grete.errors import JobError, WireError
 from grete.keyed_log.base import Record
 from grete.model.ids import SystemStreamPartition, TaskName
@@ -40,6 +40,8 @@ def commit_history(records: Iterable[Record]) -> dict[TaskName, list[KnownCommit
         except WireError:
             continue
         if commit is not None:
+            if commit.token == STORES_MOVED:
+                found.pop(task, None)  # its stores cannot go back to where they were before
             found.setdefault(task, []).append(KnownCommit(commit, record.offset, record.timestamp_ms))
     return found
 

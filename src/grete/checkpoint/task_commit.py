@@ -25,6 +25,8 @@ from grete.wire import checkpoint_json, compact_json
 from grete.wire.job_model_json import survives_map_key
 
 _COMPANION = "grete-commit"
+STORES_MOVED = "stores-moved"
+"""The token of a commit since which a task has other partitions of changelogs: positions before it are of others."""
 _FOREIGN = "has_foreign_sources"
 """Only where there are such, as commits of every batch are written."""
 

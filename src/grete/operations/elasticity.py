@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from grete.application.expiry import unstamped
 from grete.arrow import np
-from grete.checkpoint.task_commit import TaskCommit, moved_entries
+from grete.checkpoint.task_commit import STORES_MOVED, TaskCommit, moved_entries
 from grete.clock import SystemClock
 from grete.config.key_tables.job import ELASTICITY
 from grete.config.rules.validate import validate
@@ -167,12 +167,11 @@ class _Change:
     def write_checkpoints(self) -> None:
         """Let each task have processed what the tasks before have."""
         shared = self._before.task.broadcast_inputs
-        commits = {
-            task.name: TaskCommit(
-                {ssp: str(self._at[ssp] - 1) for ssp in (*task.partitions, *shared) if ssp in self._at}
-            )
-            for task in self._tasks
-        }
+        token = STORES_MOVED if self._before.is_stateful else ""
+        commits = {}
+        for task in self._tasks:
+            read = [ssp for ssp in (*task.partitions, *shared) if ssp in self._at]
+            commits[task.name] = TaskCommit({ssp: str(self._at[ssp] - 1) for ssp in read}, token=token)
         with self._handle.checkpoints.system() as system:
             entries = moved_entries(commits, grouper=self._before.job.ssp_grouper)
             system.checkpoint_log(self._handle.checkpoints.log_name).append(entries)

@@ -14,7 +14,7 @@ from grete.checkpoint.commit_history import (
     find_lineage,
     lineage_of,
 )
-from grete.checkpoint.task_commit import TaskCommit, commit_entries, read_commits
+from grete.checkpoint.task_commit import STORES_MOVED, TaskCommit, commit_entries, read_commits
 from grete.errors import JobError
 from grete.keyed_log.base import Entry
 from grete.keyed_log.memory import MemoryKeyedLog
@@ -69,6 +69,17 @@ def test_a_checkpoint_that_was_moved_between_two_lineages_counts_for_the_later_o
     commit(log, "third", 0, t1=11)
     assert after(log, 0, "third") == {"t0": "0", "t1": "11"}
     assert after(log, 2) == {"t0": "29", "t1": "8"}
+
+
+def test_a_task_whose_stores_went_elsewhere_has_no_history_before(log: MemoryKeyedLog) -> None:
+    """Positions of its changelogs were those of other partitions, which another task may have by now."""
+    fill(log)
+    moved = TaskCommit({A: "29"}, token=STORES_MOVED)
+    log.append(commit_entries({T0: moved}, grouper="g"))
+    commit(log, "third", 0, t0=35)
+    history = commit_history(log.read())
+    assert [one.commit.offsets[A] for one in history[T0]] == ["29", "35"]
+    assert [one.commit.offsets[B] for one in history[T1]] == ["4", "8", "9"]
 
 
 def test_what_compaction_has_removed_is_not_known_any_more_and_the_rest_is_exact(log: MemoryKeyedLog) -> None:
