@@ -42,14 +42,15 @@ def open_publisher(
 
 
 def _shown(assignment: Assignment, starting: NextOffsets) -> dict[str, int]:
-    """The container's own SSPs of the system that it commits to; a broadcast one is every container's, and the
-    first speaks for all.
+    """The container's own SSPs of the system that it commits to. A broadcast one is every container's, and the first
+    speaks for all; of tasks that share a partition by keys the one with the first bucket does.
     """
     own = assignment.settings.task.commit_system
-    is_published = assignment.container_id == _PUBLISHES_BROADCAST
-    left_out = () if is_published else assignment.settings.task.broadcast_inputs
+    shared = assignment.settings.task.broadcast_inputs
+    left_out = () if assignment.container_id == _PUBLISHES_BROADCAST else shared
+    speaks = {ssp for task in assignment.tasks for ssp in task.ssps if task.key_bucket <= 0 or ssp in shared}
     return {
-        str(ssp): starting[str(ssp)] for ssp in assignment.ssps if ssp not in left_out and ssp.system == own
+        str(ssp): starting[str(ssp)] for ssp in sorted(speaks) if ssp not in left_out and ssp.system == own
     }
 
 

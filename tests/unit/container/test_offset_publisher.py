@@ -209,9 +209,9 @@ def test_a_container_that_the_group_shows_as_succeeded_publishes_nothing_more() 
 # --- of which partitions ---
 
 
-def assignment(container: str, config: Mapping[str, str]) -> Assignment:
+def assignment(container: str, config: Mapping[str, str], bucket: int = -1) -> Assignment:
     ssps = (SystemStreamPartition.parse(A), SystemStreamPartition.parse(ALL))
-    tasks = (AssignedTask(TaskName("0"), ssps, 0),)
+    tasks = (AssignedTask(TaskName("0"), ssps, 0, key_bucket=bucket),)
     settings = Settings.of({"task.inputs": f"{ssps[0].system_stream}", **config})
     return Assignment(JobId("j"), ContainerId(container), 1, settings, tasks)
 
@@ -234,6 +234,25 @@ def test_of_broadcast_partitions_the_first_container_publishes(
         open_publisher(assignment(container, config), system, ManualClock(), starting),
     ):
         assert recorded.next() == expected
+
+
+@pytest.mark.parametrize(("bucket", "expected"), [(0, {A: 1, ALL: 2}), (1, None)])
+def test_of_tasks_that_share_a_partition_the_first_publishes(
+    bucket: int, expected: object, tmp_path: Path
+) -> None:
+    recorded = RecordedGroup()
+
+    class WithGroups(LocalSystem):
+        def group_offsets(self, group: str, fence: Fence) -> RecordedGroup:
+            return recorded
+
+    made = assignment("0", {"task.checkpoint.consumer.group": "g"}, bucket)
+    with (
+        closing(WithGroups(tmp_path, SystemClock())) as system,
+        open_publisher(made, system, ManualClock(), {A: 1, ALL: 2}) as publisher,
+    ):
+        assert (publisher is None) == (expected is None)
+        assert expected is None or recorded.next() == expected
 
 
 def test_on_kafka_the_group_is_the_jobs_own_where_none_is_named(tmp_path: Path) -> None:
