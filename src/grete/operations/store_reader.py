@@ -34,7 +34,7 @@ from grete.wire.coordinator_api import StoreAnswer, StoreRow
 _AHEAD_S = 5.0
 """A file may be ahead of the commit that can be read: on Kafka while another share's transaction is open."""
 _LOOKED_AT_MOST = 500_000
-"""Records of a changelog, for a key without a file: the coordinator has more to do than to read."""
+"""Records of a changelog that are read without a file: the coordinator has more to do."""
 _EXACT = ("string", "integer", "long")
 """Serdes whose keys are the same bytes wherever they were written."""
 
@@ -127,7 +127,12 @@ class _Question:
         if end is None:  # the checkpoint is a tool's or Samza's: the state is all that is there
             end = int(self._opened.system.offsets(self._stream)[partition].upcoming)
         offsets = {str(ssp): offset for ssp, offset in sorted(commit.offsets.items())}
-        rows = None if self._between is None else self._in_files(task, partition, commit.token, end, limit)
+        oldest = first_offset(self._opened.system.offsets(self._stream)[partition])
+        rows = None
+        if self._between is not None:
+            rows = self._in_files(task, partition, commit.token, end, limit)
+            if rows is None and end - oldest <= _LOOKED_AT_MOST:
+                rows = self._in_the_changelog(partition, end, limit)
         if rows is not None:
             for key, value in rows.items():
                 shown_key, shown = plain(self._decoders.key(key)), plain(self._decoders.value(value))
@@ -135,9 +140,9 @@ class _Question:
             return
         if self._key is None:
             raise CoordinatorUnavailable(
-                f"the store {self._store} of task {task} is elsewhere: `grete store scan` reads its changelog"
+                f"the store {self._store} of task {task} has no file on this machine: `grete store scan` reads its "
+                f"changelog"
             )
-        oldest = first_offset(self._opened.system.offsets(self._stream)[partition])
         first = max(oldest, end - _LOOKED_AT_MOST)
         part = Part(self._opened.system, task, self._stream, partition, oldest, end, self._kept_since_ms())
         found = last_of(part, first, lambda one: text_of_key(self._decoders.key(one)) == self._key)
@@ -146,8 +151,8 @@ class _Question:
             yield StoreRow(task, entry.key, entry.value, offsets)
         elif found is None and first > oldest:
             raise CoordinatorUnavailable(
-                f"the store {self._store} of task {task} is elsewhere, and the key {self._key!r} not among the last "
-                f"{_LOOKED_AT_MOST} records of its changelog: `grete store get` reads all of it"
+                f"the store {self._store} of task {task} has no file on this machine, and the key {self._key!r} is "
+                f"not among the last {_LOOKED_AT_MOST} records of its changelog: `grete store get` reads all of it"
             )
 
     def _in_files(self, task: TaskName, partition: int, token: str, end: int, limit: int) -> Rows | None:
@@ -167,6 +172,18 @@ class _Question:
             if rows is not None:
                 return self._living(rows) if has_times else rows
         return None
+
+    def _in_the_changelog(self, partition: int, end: int, limit: int) -> Rows:
+        """Of a task that has no file yet, or has it elsewhere."""
+        assert self._between is not None, "the range is known"
+        first, last = self._between
+        has_times = self._own.ttl_ms is not None
+        found: dict[bytes, bytes | None] = {}
+        for key, value in self._opened.system.changes(self._stream, partition, 0, end, has_times=has_times):
+            if key >= first and (last is None or key < last):
+                found[key] = value
+        rows = dict(sorted((key, value) for key, value in found.items() if value is not None)[:limit])
+        return self._living(rows) if has_times else rows
 
     def _unpack(self, packed: bytes) -> Iterator[Change]:
         """The changes of a batch within the range: there may be 100,000 of them, of which one is asked for."""

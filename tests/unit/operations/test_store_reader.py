@@ -53,7 +53,7 @@ def test_a_key_that_is_too_far_back_is_not_taken_for_missing(
     monkeypatch.setattr(store_reader, "_LOOKED_AT_MOST", 2)
     assert asked(stores, key="c", task=TASK) == {}, "it was deleted lately"
     with pytest.raises(
-        CoordinatorUnavailable, match=r"the key 'a' not among the last 2 records.*grete store get"
+        CoordinatorUnavailable, match=r"the key 'a' is not among the last 2 records.*grete store get"
     ):
         asked(stores, key="a", task=TASK)
 
@@ -110,12 +110,18 @@ def asked(stores: JobStores, **question: Any) -> dict[str, Any]:
     return {row.key: row.value for row in stores.read("totals", **given).entries}
 
 
-def test_without_a_file_a_key_is_found_in_the_changelog_and_a_range_is_not(stores: JobStores) -> None:
+def test_without_a_file_the_changelog_has_it_and_a_long_one_has_no_ranges(
+    stores: JobStores, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert asked(stores, key="a") == {"a": 3}
     assert asked(stores, key="c") == asked(stores, key="nobody") == {}
     [row] = stores.read("totals", key="z", prefix="", task="Partition 1", limit=1).entries
     assert (row.task, row.checkpoint) == ("Partition 1", {"local.in.1": "2"})
-    with pytest.raises(CoordinatorUnavailable, match="grete store scan"):
+    assert asked(stores) == {"a": 3, "b": 2, "z": 5}
+    assert asked(stores, prefix="b") == {"b": 2}
+    assert asked(stores, limit=1) == {"a": 3}
+    monkeypatch.setattr(store_reader, "_LOOKED_AT_MOST", 2)
+    with pytest.raises(CoordinatorUnavailable, match=r"no file on this machine: `grete store scan`"):
         asked(stores)
 
 
