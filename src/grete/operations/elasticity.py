@@ -32,16 +32,14 @@ from grete.model.streams import StreamSpec
 from grete.operations.job_handle import JobHandle, open_job
 from grete.operations.meeting import Meeting, Offsets, Run, bring_together, meeting
 from grete.operations.orphans import standing_still
-from grete.operations.store_transfer import store_content
+from grete.operations.store_transfer import replace_content, store_content
 from grete.systems.base import System
 from grete.systems.columns import binary
-from grete.systems.commit_group import CommitGroup, SegmentWrite
-from grete.systems.records import pack
 from grete.tasks.key_buckets import KeyBuckets
 from grete.wire.java_hash import JavaHashMap
 
-Row = tuple[bytes, bytes | None, int]
-"""Key, value and time of an entry; a value that is None deletes what an attempt before has left."""
+Row = tuple[bytes, bytes, int]
+"""Key, value and time of an entry."""
 
 
 def set_elasticity(job: JobId, factor: int, run: Run, *, stores_by_key: bool = False) -> Meeting:
@@ -208,28 +206,24 @@ class _Change:
         """The entries of a task, without those of others' keys: an earlier factor may have left some."""
         with store_content(system, self._before.store(store), self._handle, task.changelog) as content:
             rows = list(content.scan(None, None))
-        values: Sequence[bytes | None] = [value for _, value in rows]
         now_ms = SystemClock().wall_ms()
-        times_ms = [now_ms] * len(rows)
-        if self._before.store(store).is_expiring:
-            values, times_ms = unstamped(values, now_ms)
-        made = list(zip((key for key, _ in rows), values, times_ms, strict=True))
+        if not self._before.store(store).is_expiring:
+            made = [(key, value, now_ms) for key, value in rows]
+        else:
+            values, times_ms = unstamped([value for _, value in rows], now_ms)
+            made = [
+                (key, value or b"", at_ms)
+                for (key, _), value, at_ms in zip(rows, values, times_ms, strict=True)
+            ]
         return _of_bucket(self._before, factor, task, made)
 
     def _write(
         self, system: System, fence: Fence, store: str, task: _TaskOfKeys, rows: Sequence[Row]
     ) -> None:
         own = _of_bucket(self._after, self._after.job.elasticity_factor, task, rows)
-        kept = {key for key, _, _ in own}
-        with store_content(system, self._before.store(store), self._handle, task.changelog) as content:
-            left = [
-                (key, None, SystemClock().wall_ms()) for key, _ in content.scan(None, None) if key not in kept
-            ]
-        if every := [*own, *left]:
-            keys, values, times_ms = (list(column) for column in zip(*every, strict=True))
-            stream = self._before.store(store).changelog_stream(self._handle.job)
-            segment = SegmentWrite(stream, task.changelog, len(every), pack(keys, values, times_ms))
-            system.commit(CommitGroup([fence], [segment], "", []))
+        columns = [key for key, _, _ in own], [value for _, value, _ in own], [at_ms for _, _, at_ms in own]
+        kept = self._before.store(store)
+        replace_content(system, kept, self._handle, task.changelog, columns, [fence])
 
 
 def _of_bucket(settings: Settings, factor: int, task: _TaskOfKeys, rows: Sequence[Row]) -> list[Row]:

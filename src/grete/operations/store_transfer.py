@@ -38,6 +38,8 @@ from grete.tasks.stores.file import StoreFile
 _DESCRIPTION = "store.json"
 _ROWS = 50_000
 _SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("timestamp_ms", pa.int64())])
+Rows = tuple[list[bytes], list[bytes], list[int]]
+"""Keys, values and times of entries."""
 _STOP = "stop it first: a task that runs has the store in its hands"
 
 
@@ -117,18 +119,37 @@ def import_store(handle: JobHandle, store: str, folder: Path, *, execute: bool) 
         if execute:
             system.raise_fence([fence])
         for task in found.tasks:
-            with store_content(system, own, handle, numbers[task.task]) as content:
-                keys, values, times_ms = _rows(folder / task.file, have_times=found.expires)
-                gone = list(_others(content, set(keys)))
-            done.append(ImportedTask(task.task, len(keys), len(gone)))
-            if execute and (keys or gone):
-                all_times = [*times_ms, *[SystemClock().wall_ms()] * len(gone)]
-                data = pack([*keys, *gone], [*values, *[None] * len(gone)], all_times)
-                stream = own.changelog_stream(handle.job)
-                segment = SegmentWrite(stream, numbers[task.task], len(keys) + len(gone), data)
-                system.commit(CommitGroup([fence], [segment], "", []))
+            rows = _rows(folder / task.file, have_times=found.expires)
+            place = system, own, handle, numbers[task.task]
+            gone = replace_content(*place, rows, [fence] if execute else None)
+            done.append(ImportedTask(task.task, len(rows[0]), gone))
+            if execute:
                 failpoint("transfer.imported")
     return done
+
+
+def replace_content(
+    system: System,
+    own: StoreSettings,
+    handle: JobHandle,
+    number: int,
+    rows: Rows,
+    fences: Sequence[Fence] | None,
+) -> int:
+    """Let a task's store have exactly these entries, all at once or not at all, under the fences; without fences it
+    is only looked. Returns how many others it has, which are deleted.
+    """
+    keys, values, times_ms = rows
+    present = set(keys)
+    with store_content(system, own, handle, number) as content:
+        gone = [key for key, _ in content.scan(None, None) if key not in present]
+    if fences is not None and (keys or gone):
+        all_times = [*times_ms, *[SystemClock().wall_ms()] * len(gone)]
+        data = pack([*keys, *gone], [*values, *[None] * len(gone)], all_times)
+        stream = own.changelog_stream(handle.job)
+        segment = SegmentWrite(stream, number, len(keys) + len(gone), data)
+        system.commit(CommitGroup(fences, [segment], "", []))
+    return len(gone)
 
 
 @contextmanager
@@ -160,17 +181,13 @@ def _write(path: Path, content: StoreFile, stamped_at_ms: int | None) -> int:
     return entries
 
 
-def _rows(path: Path, *, have_times: bool) -> tuple[list[bytes], list[bytes], list[int]]:
+def _rows(path: Path, *, have_times: bool) -> Rows:
     with pa.OSFile(str(path), "rb") as source:
         table = pa.ipc.open_file(source).read_all()
     times_ms = table.column("timestamp_ms").to_pylist()
     if not have_times:
         times_ms = [SystemClock().wall_ms()] * len(times_ms)
     return table.column("key").to_pylist(), table.column("value").to_pylist(), times_ms
-
-
-def _others(content: StoreFile, keys: set[bytes]) -> Iterator[bytes]:
-    return (key for key, _ in content.scan(None, None) if key not in keys)
 
 
 def _digest(path: Path) -> str:
