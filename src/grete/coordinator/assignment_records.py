@@ -49,10 +49,10 @@ def _deletions(model: JobModel, remembered: Remembered) -> Iterator[AssignmentRe
         for ssp in {ssp: None for task in tasks for ssp in task.ssps}:
             yield SET_TASK_PARTITION, ssp_key(ssp), None
     present = {ssp for task in tasks for ssp in task.ssps}
-    partitions = {ssp.whole for ssp in present}
-    for ssp in sorted({ssp for ssps in remembered.ssps.values() for ssp in ssps} - present):
-        if ssp.whole in partitions:
-            yield SET_TASK_PARTITION, ssp_key(ssp), None
+    gone = {ssp for ssps in remembered.ssps.values() for ssp in ssps} - present
+    partitions = {ssp.whole for ssp in present} if gone else set()
+    for ssp in sorted(one for one in gone if one.whole in partitions):
+        yield SET_TASK_PARTITION, ssp_key(ssp), None
     standby_before = {task for task, mode in remembered.modes.items() if mode is TaskMode.STANDBY}
     if standby != standby_before:
         for task_name in sorted(standby_before):

@@ -35,7 +35,7 @@ from grete.operations.orphans import standing_still
 from grete.operations.store_transfer import replace_content, store_content
 from grete.systems.base import System
 from grete.systems.columns import binary
-from grete.tasks.key_buckets import KeyBuckets
+from grete.tasks.key_buckets import KeyBuckets, key_serde_of
 from grete.wire.java_hash import JavaHashMap
 
 Row = tuple[bytes, bytes, int]
@@ -94,7 +94,7 @@ def _check_stores(handle: JobHandle, *, stores_by_key: bool) -> None:
             f"version read everything anew and take its place: grete job clone --job {handle.job.shown} --as NAME "
             f"--to-file FILE, {ELASTICITY.name} in FILE, then grete job promote"
         )
-    by_message = {_key_serde(before, ssp) for ssp in _shared_out(handle)}
+    by_message = {key_serde_of(ssp, before) for ssp in _shared_out(handle)}
     for store in before.store_names:
         own = before.serde(before.store(store).key_serde).implementation
         if by_message != {own}:
@@ -109,11 +109,6 @@ def _check_stores(handle: JobHandle, *, stores_by_key: bool) -> None:
         raise JobError(
             f"{grown[0]} reads several partitions of a stream that has grown: its keys stay together"
         )
-
-
-def _key_serde(settings: Settings, ssp: SystemStreamPartition) -> str:
-    said = settings.stream(ssp.system_stream).key_serde
-    return "bytes" if said is None else settings.serde(said[1]).implementation
 
 
 def _inputs(handle: JobHandle) -> dict[TaskName, list[SystemStreamPartition]]:

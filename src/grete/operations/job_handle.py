@@ -144,9 +144,8 @@ class JobHandle:
 
     def task_inputs(self) -> dict[TaskName, tuple[SystemStreamPartition, ...]]:
         """The inputs of each task of the job model; standby tasks read nothing."""
-        return {
-            task: tuple(sorted(ssp.whole for ssp in ssps)) for task, ssps in self.assigned_inputs().items()
-        }
+        assigned = self.assigned_inputs().items()
+        return {task: tuple(ssp.whole for ssp in ssps) for task, ssps in assigned}
 
     def assigned_inputs(self) -> dict[TaskName, tuple[SystemStreamPartition, ...]]:
         """As `task_inputs`, of an elastic job with the bucket of keys that is the task's."""

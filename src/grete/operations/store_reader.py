@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import apsw
@@ -27,7 +28,7 @@ from grete.systems.base import Change, System
 from grete.systems.columns import binary
 from grete.systems.records import changes_of, unpack
 from grete.tasks.spec import StoreSpec
-from grete.tasks.stores.looking import NewerThanCommit, Rows, StoreLook
+from grete.tasks.stores.looking import KeyRange, NewerThanCommit, Rows, StoreLook, living_rows
 from grete.tasks.stores.paths import store_identity, store_path
 from grete.wire.coordinator_api import StoreAnswer, StoreRow
 
@@ -89,7 +90,7 @@ class _Question:
         self._settings = settings = opened.handle.settings
         self._own = store_of(settings, store)
         self._decoders: Decoders = store_decoders(store, settings)
-        self._between = _range(settings.serde(self._own.key_serde).implementation, key, prefix)
+        self._wanted = _range(settings.serde(self._own.key_serde).implementation, key, prefix)
         self._stream = self._own.changelog_stream(opened.handle.job)
 
     def rows(self, task: str | None) -> Iterator[StoreRow]:
@@ -127,12 +128,12 @@ class _Question:
         if end is None:  # the checkpoint is a tool's or Samza's: the state is all that is there
             end = int(self._opened.system.offsets(self._stream)[partition].upcoming)
         offsets = {str(ssp): offset for ssp, offset in sorted(commit.offsets.items())}
-        oldest = first_offset(self._opened.system.offsets(self._stream)[partition])
-        rows = None
-        if self._between is not None:
-            rows = self._in_files(task, partition, commit.token, end, limit)
-            if rows is None and end - oldest <= _LOOKED_AT_MOST:
-                rows = self._in_the_changelog(partition, end, limit)
+        wanted, oldest = self._wanted, 0
+        rows = None if wanted is None else self._in_files(wanted, task, partition, commit.token, end, limit)
+        if rows is None:  # asked for only now: on Kafka it is a way to the broker and back
+            oldest = first_offset(self._opened.system.offsets(self._stream)[partition])
+            if wanted is not None and end - oldest <= _LOOKED_AT_MOST:
+                rows = self._in_the_changelog(wanted, partition, end, limit)
         if rows is not None:
             for key, value in rows.items():
                 shown_key, shown = plain(self._decoders.key(key)), plain(self._decoders.value(value))
@@ -155,8 +156,9 @@ class _Question:
                 f"not among the last {_LOOKED_AT_MOST} records of its changelog: `grete store get` reads all of it"
             )
 
-    def _in_files(self, task: TaskName, partition: int, token: str, end: int, limit: int) -> Rows | None:
-        assert self._between is not None, "the range is known"
+    def _in_files(
+        self, wanted: KeyRange, task: TaskName, partition: int, token: str, end: int, limit: int
+    ) -> Rows | None:
         has_times = self._own.ttl_ms is not None
         uid = self._opened.uid(self._stream)
         identity = store_identity(StoreSpec(self._store, self._stream, uid, self._own.ttl_ms), partition)
@@ -165,35 +167,20 @@ class _Question:
             place = (self._stream, partition, start, end)
             return self._opened.system.changes(*place, copied_ms=copied_ms, has_times=has_times)
 
-        between = self._between
+        unpacked = partial(_within, wanted, has_times)
         for path in self._paths(task):
             file = self._opened.file(path, identity)
-            rows = None if file is None else file.rows(between, end, token, limit, changes, self._unpack)
+            rows = None if file is None else file.rows(wanted, end, token, limit, changes, unpacked)
             if rows is not None:
                 return self._living(rows) if has_times else rows
         return None
 
-    def _in_the_changelog(self, partition: int, end: int, limit: int) -> Rows:
+    def _in_the_changelog(self, wanted: KeyRange, partition: int, end: int, limit: int) -> Rows:
         """Of a task that has no file yet, or has it elsewhere."""
-        assert self._between is not None, "the range is known"
-        first, last = self._between
         has_times = self._own.ttl_ms is not None
-        found: dict[bytes, bytes | None] = {}
-        for key, value in self._opened.system.changes(self._stream, partition, 0, end, has_times=has_times):
-            if key >= first and (last is None or key < last):
-                found[key] = value
-        rows = dict(sorted((key, value) for key, value in found.items() if value is not None)[:limit])
+        changes = self._opened.system.changes(self._stream, partition, 0, end, has_times=has_times)
+        rows = living_rows(wanted.last_changes(changes), limit)
         return self._living(rows) if has_times else rows
-
-    def _unpack(self, packed: bytes) -> Iterator[Change]:
-        """The changes of a batch within the range: there may be 100,000 of them, of which one is asked for."""
-        assert self._between is not None, "the range is known"
-        batch, (first, last) = unpack(packed), self._between
-        bounds = binary([first, last])  # a scalar by itself would import pandas
-        within = pc.greater_equal(batch.column(0), bounds[0])
-        if last is not None:
-            within = pc.and_(within, pc.less(batch.column(0), bounds[1]))
-        return changes_of(batch.filter(within), has_times=self._own.ttl_ms is not None)
 
     def _paths(self, task: TaskName) -> Iterator[Path]:
         """The task's own file, and standbys' copies."""
@@ -211,7 +198,17 @@ class _Question:
         return 0 if self._own.ttl_ms is None else SystemClock().wall_ms() - self._own.ttl_ms
 
 
-def _range(serde: str, key: str | None, prefix: str) -> tuple[bytes, bytes | None] | None:
+def _within(wanted: KeyRange, has_times: bool, packed: bytes) -> Iterator[Change]:
+    """The changes of a batch within the range: there may be 100,000 of them, of which one is asked for."""
+    batch = unpack(packed)
+    bounds = binary([wanted.first, wanted.last])  # a scalar by itself would import pandas
+    within = pc.greater_equal(batch.column(0), bounds[0])
+    if wanted.last is not None:
+        within = pc.and_(within, pc.less(batch.column(0), bounds[1]))
+    return changes_of(batch.filter(within), has_times=has_times)
+
+
+def _range(serde: str, key: str | None, prefix: str) -> KeyRange | None:
     """The bytes between which wanted keys are; None where only the keys themselves can say it."""
     if key is None:
         if prefix and serde != "string":
@@ -219,14 +216,14 @@ def _range(serde: str, key: str | None, prefix: str) -> tuple[bytes, bytes | Non
                 f"keys of the serde {serde!r} have no order as text: leave the prefix out, or give a key"
             )
         first = prefix.encode("utf-8", "surrogateescape")
-        return first, _behind(first)
+        return KeyRange(first, _behind(first))
     if serde not in _EXACT:
         return None
     try:
         exact = BUILT_IN[serde]().to_bytes(key if serde == "string" else int(key)) or b""
     except (ValueError, ConfigError) as error:
         raise WireError(f"the key {key!r} is none of the serde {serde!r}: {error}") from error
-    return exact, exact + b"\0"
+    return KeyRange(exact, exact + b"\0")
 
 
 def _behind(prefix: bytes) -> bytes | None:

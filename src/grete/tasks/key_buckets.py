@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from grete.api import Serde
 from grete.application.serdes import BUILT_IN, BytesSerde, StringSerde
 from grete.arrow import np, npt, pa
 from grete.config.settings import Settings
@@ -63,12 +62,12 @@ class KeyBuckets:
 
     def _partitioner(self, ssp: SystemStreamPartition) -> Partitioner:
         if ssp not in self._partitioners:
-            self._partitioners[ssp] = samza_partition_of(_key_serde(ssp, self._settings))
+            serde = BUILT_IN.get(key_serde_of(ssp, self._settings), BytesSerde)()
+            self._partitioners[ssp] = samza_partition_of(serde)
         return self._partitioners[ssp]
 
 
-def _key_serde(ssp: SystemStreamPartition, settings: Settings) -> Serde:
-    """By its name alone: the application's own are in its process."""
+def key_serde_of(ssp: SystemStreamPartition, settings: Settings) -> str:
+    """What implements the serde of a stream's keys; the application's own is in its process."""
     said = settings.stream(ssp.system_stream).key_serde
-    implementation = "" if said is None else settings.serde(said[1]).implementation
-    return BUILT_IN.get(implementation, BytesSerde)()
+    return "bytes" if said is None else settings.serde(said[1]).implementation

@@ -38,7 +38,15 @@ from grete.private_files import private_directory, tighten_database
 from grete.systems.base import Change, System
 from grete.systems.records import unpack_changes
 from grete.tasks.faults import FILE_ERRORS, file_error
-from grete.tasks.stores.damage import DAMAGE, DamagedStore, fault, faults_translated
+from grete.tasks.stores.damage import (
+    DAMAGE,
+    WRONG_ROW,
+    DamagedStore,
+    checked_rows,
+    checksum,
+    fault,
+    faults_translated,
+)
 from grete.tasks.stores.restoring import Restoring
 
 T = TypeVar("T")
@@ -68,14 +76,8 @@ _CHUNK = 4096
 _NOTE_TIME_MS = 600_000
 """How often a copy that nothing changes is said to be good still: a write each time."""
 _BUSY_TIMEOUT_MS = 5_000
-_WRONG_ROW = "a row fails its checksum"
-"""Without its key, which is the application's and would stand in logs."""
 _REBUILD_ATTEMPTS = 5
 """A changelog may be compacted while it is read; that takes a second or two, and then nothing for a while."""
-
-
-def _checksum(key: bytes, value: bytes) -> int:
-    return zlib.crc32(value, zlib.crc32(key))
 
 
 class StoreFile:
@@ -152,9 +154,9 @@ class StoreFile:
             (changelog,) = connection.execute("SELECT changelog FROM meta").fetchone() or (None,)
             if changelog != self._changelog:
                 raise DamagedStore(f"filled from {changelog}")
-            for key, value, checksum in connection.execute("SELECT k, v, c FROM kv"):
-                if _checksum(key, value) != checksum:
-                    raise DamagedStore(_WRONG_ROW)
+            for key, value, written in connection.execute("SELECT k, v, c FROM kv"):
+                if checksum(key, value) != written:
+                    raise DamagedStore(WRONG_ROW)
         except (*DAMAGE, TypeError, ValueError) as error:
             connection.close(True)
             raise DamagedStore(f"{self._path}: {error}") from error
@@ -343,9 +345,9 @@ class StoreFile:
         row = self._connection.execute("SELECT v, c FROM kv WHERE k = ?", (key,)).fetchone()
         if row is None:
             return None
-        value, checksum = row
-        if _checksum(key, value) != checksum:
-            raise DamagedStore(f"{self._path}: {_WRONG_ROW}")
+        value, written = row
+        if checksum(key, value) != written:
+            raise DamagedStore(f"{self._path}: {WRONG_ROW}")
         return bytes(value)
 
     def scan(self, first: bytes | None, last: bytes | None) -> Iterator[tuple[bytes, bytes]]:
@@ -364,16 +366,7 @@ class StoreFile:
             low, inclusive = rows[-1][0], False
 
     def _chunk(self, low: bytes, inclusive: bool, last: bytes | None) -> list[tuple[bytes, bytes]]:
-        sql = f"SELECT k, v, c FROM kv WHERE k {'>=' if inclusive else '>'} ?"  # noqa: S608 - two constants
-        arguments = [low]
-        if last is not None:
-            sql += " AND k < ?"
-            arguments.append(last)
-        rows = self._connection.execute(f"{sql} ORDER BY k LIMIT {_CHUNK}", arguments).fetchall()
-        for key, value, checksum in rows:
-            if _checksum(key, value) != checksum:
-                raise DamagedStore(f"{self._path}: {_WRONG_ROW}")
-        return [(key, value) for key, value, _ in rows]
+        return checked_rows(self._connection, self._path, low, last, _CHUNK, above=not inclusive)
 
 
 Unpack = Callable[[bytes], Iterable[Change]]

@@ -8,15 +8,16 @@ read for a batch or two at most.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import apsw
 
 from grete.errors import OffsetOutOfRange
 from grete.systems.base import Change
-from grete.tasks.stores.damage import DAMAGE, DamagedStore
+from grete.tasks.stores.damage import DAMAGE, DamagedStore, checked_rows
 
 _BUSY_MS = 5_000
 """A standby that opens its copy, too, may have to recover it."""
@@ -64,6 +65,24 @@ def lacks_up_to(file: Path, changelog: str, key: bytes) -> int:
     return int(row[1]) if row is not None and row[0] == changelog and not row[2] else 0
 
 
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """Keys with first <= key < last; None is unbounded."""
+
+    first: bytes
+    last: bytes | None
+
+    def last_changes(self, changes: Iterable[Change]) -> dict[bytes, bytes | None]:
+        """The last value of each key within it; None is deleted."""
+        first, last = self.first, self.last
+        return {key: value for key, value in changes if key >= first and (last is None or key < last)}
+
+
+def living_rows(found: Mapping[bytes, bytes | None], limit: int) -> Rows:
+    """The first that are not deleted, in the order of keys."""
+    return dict(sorted((key, value) for key, value in found.items() if value is not None)[:limit])
+
+
 class NewerThanCommit(Exception):
     """The file has more than the commit that it was asked for: a later one is there."""
 
@@ -88,7 +107,7 @@ class StoreLook:
 
     def rows(
         self,
-        between: tuple[bytes, bytes | None],
+        wanted: KeyRange,
         at: int,
         token: str,
         limit: int,
@@ -104,9 +123,33 @@ class StoreLook:
         """
         try:
             with self._transaction() as connection:
-                return self._rows(connection, between, at, token, limit, read_changes, unpack)
+                base, copied_ms = self._standing(connection)
+                if base > at and any(True for _ in read_changes(at, base, copied_ms)):
+                    # else marks of transactions alone
+                    raise NewerThanCommit(f"offset {base} of its changelog, and its last commit at {at}")
+                changed: dict[bytes, bytes | None] = {}
+                pending = connection.execute("SELECT token, position, crc, changes FROM pending").fetchone()
+                if pending is not None and pending[0] == token and base < pending[1] <= at:
+                    if zlib.crc32(pending[3]) != pending[2]:
+                        return None
+                    changed, base = wanted.last_changes(unpack(pending[3])), int(pending[1])
+                if at - base > _BEHIND_AT_MOST:
+                    return None
+                if base < at:
+                    changed |= wanted.last_changes(read_changes(base, at, copied_ms))
+                most = limit + len(changed)
+                kept = checked_rows(connection, self._path, wanted.first, wanted.last, most)
+                return living_rows(dict(kept) | changed, limit)
         except (apsw.Error, *DAMAGE, OffsetOutOfRange):
             return None
+
+    def _standing(self, connection: apsw.Connection) -> tuple[int, int]:
+        """At which offset of the changelog the base stands, and when that was so."""
+        changelog, base = connection.execute("SELECT changelog, position FROM meta").fetchone() or ("", 0)
+        if changelog != self._changelog:
+            raise DamagedStore(f"filled from {changelog}")
+        (copied_ms,) = connection.execute("SELECT wall_ms FROM copied").fetchone() or (0,)
+        return int(base), int(copied_ms)
 
     @contextmanager
     def _transaction(self) -> Iterator[apsw.Connection]:
@@ -115,52 +158,6 @@ class StoreLook:
             yield self._connection
         finally:
             self._connection.execute("ROLLBACK")
-
-    def _rows(
-        self,
-        connection: apsw.Connection,
-        between: tuple[bytes, bytes | None],
-        at: int,
-        token: str,
-        limit: int,
-        read_changes: ReadChanges,
-        unpack: Callable[[bytes], Iterable[Change]],
-    ) -> Rows | None:
-        changelog, base = connection.execute("SELECT changelog, position FROM meta").fetchone() or ("", 0)
-        if changelog != self._changelog:
-            return None
-        (copied_ms,) = connection.execute("SELECT wall_ms FROM copied").fetchone() or (0,)
-        if base > at and any(
-            True for _ in read_changes(at, base, copied_ms)
-        ):  # else marks of transactions alone
-            raise NewerThanCommit(f"offset {base} of its changelog, and its last commit at {at}")
-        first, last = between
-        changed: dict[bytes, bytes | None] = {}
-
-        def take(changes: Iterable[Change]) -> None:
-            changed.update((k, v) for k, v in changes if k >= first and (last is None or k < last))
-
-        pending = connection.execute("SELECT token, position, crc, changes FROM pending").fetchone()
-        if pending is not None and pending[0] == token and base < pending[1] <= at:
-            if zlib.crc32(pending[3]) != pending[2]:
-                return None
-            take(unpack(pending[3]))
-            base = int(pending[1])
-        if at - base > _BEHIND_AT_MOST:
-            return None
-        if base < at:
-            take(read_changes(base, at, copied_ms))
-        found = {**self._kept(connection, first, last, limit + len(changed)), **changed}
-        there = sorted((key, value) for key, value in found.items() if value is not None)
-        return dict(there[:limit])
-
-    def _kept(self, connection: apsw.Connection, first: bytes, last: bytes | None, limit: int) -> Rows:
-        below, arguments = ("", [first]) if last is None else (" AND k < ?", [first, last])
-        sql = f"SELECT k, v, c FROM kv WHERE k >= ?{below} ORDER BY k LIMIT {limit:d}"  # noqa: S608 - constants
-        rows = connection.execute(sql, arguments).fetchall()
-        if any(zlib.crc32(value, zlib.crc32(key)) != checksum for key, value, checksum in rows):
-            raise DamagedStore(f"{self._path}: a row fails its checksum")
-        return {bytes(key): bytes(value) for key, value, _ in rows}
 
     def close(self) -> None:
         """Close the file."""
