@@ -29,17 +29,31 @@ def write_report(end: int, environment: Mapping[str, str] = os.environ) -> None:
         return
     failure = end.failure if isinstance(end, ContainerEnd) else None
     document = {"epoch": int(environment[CONTAINER_EPOCH]), "code": int(end), "failure": as_document(failure)}
-    replace_file(Path(path), orjson.dumps(document))
+    report, file = orjson.dumps(document), Path(path)
+    try:
+        replace_file(file, report)
+    except OSError:
+        if not file.exists():
+            raise
+        file.write_bytes(report)  # it is mounted, as the one from which Kubernetes takes a pod's last words
 
 
 def read_report(path: Path, epoch: int) -> ContainerEnd | None:
     """The report of the incarnation with this epoch; None without one."""
     try:
-        document = orjson.loads(path.read_bytes())
+        return parse_report(path.read_bytes(), epoch)
+    except OSError:
+        return None
+
+
+def parse_report(text: str | bytes, epoch: int) -> ContainerEnd | None:
+    """As `read_report`, of what stands in the file."""
+    try:
+        document = orjson.loads(text)
         if document["epoch"] != epoch:
             return None
         return ContainerEnd(int(document["code"]), from_document(document.get("failure")))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 

@@ -20,7 +20,7 @@ _LARGEST_BYTES = 64 << 20
 _PIECE = 65_536
 _SEE_OTHER = 303
 """All other redirections keep the method."""
-_CONNECTIONS = 100
+CONNECTIONS = 100
 """To one server at once that are kept; above them urllib3 warns with each one."""
 NO_CONNECTION = (NewConnectionError, SSLError)
 """Errors of `whole_answer` of a server that cannot be reached, or that is not trusted."""
@@ -65,7 +65,7 @@ def connections(tls: ssl.SSLContext | None = None) -> PoolManager:
 
     Safe to use from several threads. No proxy and no login is taken from the environment.
     """
-    return PoolManager(maxsize=_CONNECTIONS, retries=False, ssl_context=tls)
+    return PoolManager(maxsize=CONNECTIONS, retries=False, ssl_context=tls)
 
 
 def time_limits(timeout_s: float, read_s: float | None = None) -> Timeout:

@@ -12,7 +12,7 @@ import yaml
 from tests.unit.deploy.test_pods import CONFIG
 
 from grete.cli.main import main
-from grete.deploy.kubernetes import _COLLECTIONS
+from grete.deploy.namespace import COLLECTIONS
 from grete.testing.server_cluster import jars_directory
 from grete_workbench.kube_apiserver import KubeApiServer
 
@@ -63,9 +63,9 @@ def test_the_api_server_takes_what_helm_makes_and_values_are_where_they_belong(
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
     )
     made = rendered(chart, namespace, "--set", "image=registry.example/flights:2")
-    assert set(made) == set(_COLLECTIONS) - {"Pod"}
+    assert set(made) == set(COLLECTIONS) - {"Pod"}
     for kind, one in made.items():
-        path = f"{_COLLECTIONS[kind].format(namespace)}?dryRun=All&fieldValidation=Strict"
+        path = f"{COLLECTIONS[kind].format(namespace)}?dryRun=All&fieldValidation=Strict"
         assert kubernetes.call("POST", path, one)["metadata"]["name"] == one["metadata"]["name"]
     secret, pod = made["Secret"], made["StatefulSet"]["spec"]["template"]["spec"]
     assert secret["stringData"]["BROKERS_PASSWORD"] == "se same: {{x}}"  # noqa: S105
@@ -93,7 +93,7 @@ def test_helm_installs_upgrades_and_takes_away_a_release(chart: Path, kubernetes
     secrets = ("--set", "secrets.BROKERS_PASSWORD=x")
 
     def there() -> dict[str, list[dict[str, Any]]]:
-        kinds = {kind: _COLLECTIONS[kind].format(namespace) for kind in rendered(chart, namespace)}
+        kinds = {kind: COLLECTIONS[kind].format(namespace) for kind in rendered(chart, namespace)}
         return {kind: kubernetes.call("GET", path)["items"] for kind, path in kinds.items()}
 
     for words in (

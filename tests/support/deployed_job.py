@@ -259,11 +259,16 @@ class PodNode:
         with (pods.parent / "kubelet.log").open("a") as log:
             self._process = subprocess.Popen(command, env={**os.environ, **image}, stdout=log, stderr=log)
 
-    def kill(self) -> None:
-        """SIGKILL to it and to everything in its pods, as if its machine were lost."""
+    def mute(self) -> None:
+        """SIGKILL to it alone: nothing is heard of it any more, and its pods go on."""
         self._process.kill()
         self._process.wait()
-        pids = [int(one.read_text()) for one in self._pods.glob("*/pid")]
+
+    def kill(self) -> None:
+        """SIGKILL to it and to everything in its pods, as if its machine were lost."""
+        self.mute()
+        own = [one.parent for one in self._pods.glob("*/node") if one.read_text() == self.name]
+        pids = [int((one / "pid").read_text()) for one in own]
         spaces = {space for pid in pids if (space := _mount_namespace(pid))} - {_mount_namespace(os.getpid())}
         while found := [pid for pid in _processes() if _mount_namespace(pid) in spaces]:
             for pid in found:

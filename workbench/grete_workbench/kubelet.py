@@ -43,6 +43,7 @@ _IMAGE_HAS = (
 )
 _ENTRYPOINT = Path(__file__).parents[2] / "packaging" / "image" / "entrypoint.sh"
 """That of our image, which an executor's pod runs as Spark's own would be."""
+_LAST_WORDS, _LONGEST_WORDS = "last-words", 4096
 _MERGE = {"Content-Type": "application/strategic-merge-patch+json"}
 
 
@@ -177,6 +178,10 @@ class Kubelet:
         command = [*container.get("command", ("bash", str(_ENTRYPOINT))), *container.get("args", ())]
         binds = "".join(f"mkdir -p {target}; mount --bind {source} {target}; " for source, target in mounts)
         (place / "work").mkdir(parents=True, exist_ok=True)
+        words, target = place / _LAST_WORDS, container.get("terminationMessagePath", "/dev/termination-log")
+        words.write_bytes(b"")
+        # /dev is the machine's: the mark that the file is mounted on must stay for other pods
+        binds += f"touch {target}; mount --bind {words} {target}; "
         with (place / "log").open("ab") as log:
             process = subprocess.Popen(  # noqa: S603 - pods of the tests
                 ["unshare", "--mount", "bash", "-c", f'set -e; {binds}exec "$@"', "pod", *command],  # noqa: S607
@@ -188,6 +193,7 @@ class Kubelet:
                 start_new_session=True,
             )
         # at once, since tests look at both while a pod is started again
+        (place / "node").write_text(self.name)
         (place / "pid.new").write_text(str(process.pid))
         (place / "pid.new").replace(place / "pid")
         (place / "link").unlink(missing_ok=True)
@@ -286,7 +292,9 @@ class Kubelet:
             self._start(pod, running.address, running.restarts + 1)
             return
         code = 128 - code if code < 0 else code
-        ended = {"exitCode": code, "reason": "Error" if code else "Completed", "finishedAt": _now()}
+        said = (running.directory / _LAST_WORDS).read_bytes()[:_LONGEST_WORDS].decode(errors="replace")
+        reason = "Error" if code else "Completed"
+        ended = {"exitCode": code, "reason": reason, "message": said, "finishedAt": _now()}
         of_container = {"ready": False, "restartCount": running.restarts, "state": {"terminated": ended}}
         self._report(pod, {"phase": "Failed" if code else "Succeeded"}, of_container)
 
@@ -298,7 +306,9 @@ class Kubelet:
             self._forget(pod)
         elif running.kill_at_s is None:
             running.kill_at_s = time.monotonic() + metadata.get("deletionGracePeriodSeconds", 30)
-            os.killpg(running.process.pid, signal.SIGTERM)
+            os.kill(
+                running.process.pid, signal.SIGTERM
+            )  # to the first process alone, as runtimes of containers do
         elif time.monotonic() >= running.kill_at_s:
             os.killpg(running.process.pid, signal.SIGKILL)
 

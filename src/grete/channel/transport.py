@@ -11,6 +11,7 @@ from urllib3.exceptions import NewConnectionError
 
 from grete.channel.address import ChannelAddress, address_of
 from grete.channel.tls import CONNECT_S, Ends, connect
+from grete.http_answers import CONNECTIONS
 
 
 class ProvedConnections(PoolManager):
@@ -24,7 +25,7 @@ class ProvedConnections(PoolManager):
         Raises:
             ValueError: the address is none.
         """
-        super().__init__(retries=False)
+        super().__init__(maxsize=CONNECTIONS, retries=False)
         self._address = address_of(channel.address)
         self._ends = channel.ends
 
@@ -32,7 +33,7 @@ class ProvedConnections(PoolManager):
         self, scheme: str, host: str, port: int, request_context: dict[str, Any] | None = None
     ) -> HTTPConnectionPool:
         """See PoolManager."""
-        return _Pool(host, port, relay=self._address, ends=self._ends)
+        return _Pool(host, port, maxsize=CONNECTIONS, relay=self._address, ends=self._ends)
 
 
 class _Connection(HTTPConnection):

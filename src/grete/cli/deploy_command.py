@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -155,6 +156,12 @@ def _status(options: argparse.Namespace) -> int:
         for attempt in one.attempts
     ]
     print_table(("deployment", "state", "attempt", "where", "attempt's state", "since"), rows)
+    if shown := [
+        [each.container, each.where, each.state, utc_text(each.since_ms), each.logs]
+        for one in found
+        for each in one.containers
+    ]:
+        print_table(("container", "where", "state", "since", "logs"), shown)
     for one in found[:1]:
         print(
             *([one.detail] if one.detail else []),
@@ -206,4 +213,5 @@ def _document(one: Deployed) -> dict[str, object]:
             }
             for each in one.attempts
         ],
+        "containers": [asdict(each) for each in one.containers],
     }

@@ -56,6 +56,8 @@ class LauncherChoice(StrEnum):
     PROCESS = "process"
     SPARK_SUBMIT = "spark_submit"
     THREAD = "thread"
+    KUBERNETES = "kubernetes"
+    """Each in a pod of its own, beside that of a coordinator which was deployed."""
     PROCESSORS = "processors"
     """In processes that joined the job; `grete.StreamProcessor` sets it."""
 

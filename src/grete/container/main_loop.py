@@ -29,6 +29,7 @@ from grete.container.prefetched_assignment import PrefetchedAssignment
 from grete.diagnostics.metrics_reporter import MetricsReporters
 from grete.diagnostics.streams import container_name
 from grete.diagnostics.traces import Tracer
+from grete.environment import HOST_NAME
 from grete.errors import ConfigError, GreteError, WireError
 from grete.http_client import JobCoordinatorClient
 from grete.metadata.access import open_coordinator_stream
@@ -230,7 +231,8 @@ class ContainerMainLoop:
     def _write_locality(self, assignment: Assignment) -> None:
         """Append set-container-host-assignment for this container (S1-18)."""
         with open_coordinator_stream(self._coordinator, assignment.job, self._home) as stream:
-            LocalityManager(stream).write_locality(assignment.container_id, socket.gethostname())
+            host = os.environ.get(HOST_NAME) or socket.gethostname()
+            LocalityManager(stream).write_locality(assignment.container_id, host)
 
     def _find_coordinator(self) -> JobCoordinatorClient | None:
         """A coordinator that has taken over writes its address into the coordinator stream.

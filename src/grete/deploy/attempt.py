@@ -17,21 +17,29 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from grete import __version__
 from grete.assembly.run import run_job
 from grete.assembly.stop_signals import StopSignals
 from grete.assembly.submission import RunOptions
+from grete.clock import SystemClock
 from grete.config.key_tables.job import APPLICATION_ENVIRONMENT, APPLICATION_PATH
 from grete.config.load import load
 from grete.config.log_levels import log_levels, set_levels
 from grete.config.settings import Settings
 from grete.config.settings.deploy import Manager
+from grete.coordination.base import Coordination, Leadership
+from grete.coordination.kubernetes.access import find_access
+from grete.coordination.kubernetes.api_server import ApiServer
 from grete.coordinator.events import Event, StepDownRequested
-from grete.deploy.places import PACKAGE, POD_IP
-from grete.environment import APPLICATION_LIB, HOME
+from grete.deploy.namespace import JobNamespace
+from grete.deploy.places import CONTAINER_POD_FILE, PACKAGE
+from grete.environment import APPLICATION_LIB, HOME, POD_IP
 from grete.errors import ConfigError, GreteError, PackageError
+from grete.launch.base import Launcher
+from grete.launch.factory import LaunchContext
 from grete.packages.manifest import PackageKind, is_package
 from grete.packages.verify import read_manifest
 from grete.text_logs import log_to_stderr, printable
@@ -39,6 +47,8 @@ from grete.text_logs import log_to_stderr, printable
 _log = logging.getLogger("grete.coordinator")
 _TERMINATED = 128 + signal.SIGTERM
 _REST_S = 3600.0
+_CALL_S = 5.0
+"""Of the API server, whom the coordinator's loop asks for containers."""
 
 
 class ManagersSignals:
@@ -92,8 +102,15 @@ def main(arguments: Sequence[str]) -> int:
             os.environ.update(_secrets(given.secrets))
         check_packages(Path.cwd())
         place = place_of(given.manager, os.environ, Path.cwd())
+        template = given.config.with_name(CONTAINER_POD_FILE)
+        has_pods = template.exists()
         options = RunOptions(
-            [str(given.config)], until_drained=given.until_drained, reason=given.reason, place=place
+            [str(given.config)],
+            until_drained=given.until_drained,
+            reason=given.reason,
+            place=place,
+            open_launcher=partial(_open_pods, template) if has_pods else None,
+            reached_at=os.environ.get(POD_IP, "") if has_pods else "",
         )
         if given.manager is Manager.YARN:
             _start_spark(Settings.of(load(options.config_paths, place)))
@@ -130,10 +147,12 @@ def _secrets(path: Path) -> dict[str, str]:
 
 
 def place_of(manager: Manager, environment: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """The settings that follow from where an attempt runs: its application's folder, and the driver's address."""
+    """The settings that follow from where an attempt runs: its application's folder, and on YARN its address.
+
+    A pod's address is in its environment, whichever of the job's pods it is (`grete.spark.session.settings`).
+    """
     found: dict[str, str] = {}
-    host = environment.get("NM_HOST" if manager is Manager.YARN else POD_IP)
-    if host:
+    if manager is Manager.YARN and (host := environment.get("NM_HOST")):
         found |= {"spark.driver.host": host, "spark.driver.bindAddress": host}
     package = folder / PACKAGE
     if is_package(package):
@@ -176,6 +195,26 @@ def _start_spark(settings: Settings) -> None:
             _log.error("Spark did not start, the container will try again: %s", error)
 
     threading.Thread(target=start, name="grete-spark", daemon=True).start()
+
+
+def _open_pods(
+    template: Path, context: LaunchContext, coordination: Coordination, leadership: Leadership
+) -> Launcher:
+    """The launcher of containers that are pods of their own.
+
+    Raises:
+        GreteError: see `ContainerPods.of`.
+    """
+    from grete.deploy.container_pods import ContainerPods
+    from grete.deploy.pod_launcher import PodLauncher
+
+    access = find_access(context.settings.kubernetes)
+    server = ApiServer(access, rights="the service account of the deployment may do it (docs/clusters.md)")
+    namespace = JobNamespace(
+        server, context.settings.spark.namespace or access.namespace or "default", _CALL_S
+    )
+    pods = ContainerPods.of(template, namespace, os.environ)
+    return PodLauncher(pods, SystemClock(), leadership.epoch)
 
 
 def _rest(signals: ManagersSignals) -> None:

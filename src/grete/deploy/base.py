@@ -31,6 +31,17 @@ class AttemptRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ContainerRow:
+    """A container that runs in a place of its own, as the manager reports it."""
+
+    container: str
+    where: str
+    since_ms: int
+    state: str = ""
+    logs: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Deployed:
     """A deployment as the manager reports it, in the manager's own words."""
 
@@ -40,6 +51,7 @@ class Deployed:
     since_ms: int
     attempts: Sequence[AttemptRow] = ()
     detail: str = ""
+    containers: Sequence[ContainerRow] = ()
 
 
 class ClusterManager(ABC):

@@ -12,13 +12,11 @@ from typing import Any
 import yaml
 
 from grete import __version__
-from grete.config.properties import format_properties
 from grete.config.redact import redact
 from grete.config.rules.fingerprint import digest
 from grete.deploy.deployment import Deployment
 from grete.deploy.kubernetes import without_secrets_of_the_template
-from grete.deploy.manifests import manifests, shipped_config
-from grete.deploy.places import CONFIG_FILE
+from grete.deploy.manifests import manifests, shipped_files
 from grete.errors import ConfigError
 
 IMAGE = "grete-image-of-the-values"
@@ -86,9 +84,8 @@ def _as_in_a_chart(deployment: Deployment) -> Deployment:
 def _templated(made: Mapping[str, Any], deployment: Deployment) -> str:
     secrets = ""
     if made["kind"] == "Secret":
-        config = format_properties(shipped_config(deployment, _NAMESPACE))
         kept = {key: value for key, value in made.items() if key not in ("data", "immutable")}
-        made = {**kept, "stringData": {CONFIG_FILE: config}}
+        made = {**kept, "stringData": shipped_files(deployment, _NAMESPACE)}
         secrets = "".join(
             f'  {name}: {{{{ required "secrets.{name} is not set" .Values.secrets.{name} | quote }}}}\n'
             for name in deployment.secrets

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from grete.assembly.submission import RunOptions, submitted_settings
 from grete.clock import SystemClock
+from grete.config.choices import LauncherChoice
 from grete.config.derived import canonical_keys
 from grete.config.key_tables.coordinator import YARN_PACKAGE, YARN_RESOURCE
 from grete.config.key_tables.deploy import ENVIRONMENT
@@ -59,6 +60,11 @@ class Deployment:
         return deployed_name(self.job)
 
     @property
+    def has_container_pods(self) -> bool:
+        """Whether each container is a pod of its own, and not in the coordinator's process."""
+        return self.settings.job.launcher == LauncherChoice.KUBERNETES
+
+    @property
     def words(self) -> list[str]:
         """The words behind the name of the program that an attempt is (`grete.deploy.attempt`)."""
         reason = ["--reason", self.options.reason] if self.options.reason else []
@@ -95,11 +101,22 @@ def prepare(options: RunOptions, home: Path) -> Deployment:
     return Deployment(
         job,
         uuid.uuid4().hex[:_DIGEST],
-        Settings.of({**config, LAUNCHER.name: "thread"}),
+        Settings.of({**config, LAUNCHER.name: _launcher(settings)}),
         tuple(variables(config)),
         home / "deployments" / f"{job.name}-{job.id}",
         options,
     )
+
+
+def _launcher(settings: Settings) -> str:
+    """One container is in its coordinator's process; several have a pod each, as has one for which that is asked, or
+    of which the coordinator may make several.
+    """
+    is_asked = settings.job.launcher == LauncherChoice.KUBERNETES or settings.autosizing.decides
+    is_on_kubernetes = settings.deploy.manager is Manager.KUBERNETES
+    if is_on_kubernetes and (is_asked or settings.job.container_count > 1):
+        return LauncherChoice.KUBERNETES.value
+    return LauncherChoice.THREAD.value
 
 
 def _problems(settings: Settings) -> list[str]:
@@ -134,9 +151,9 @@ def _problems(settings: Settings) -> list[str]:
         found.append(
             f"{manager}: a job of stream processors is run by the processes that join it, not deployed"
         )
-    if settings.job.container_count > 1:
+    if settings.job.container_count > 1 and settings.deploy.manager is Manager.YARN:
         found.append(
-            f"{CONTAINER_COUNT.name}={settings.job.container_count}: a deployment has one container, which scales by "
-            f"executors; set {CONTAINER_COUNT.name}=1 and spark.executor.instances={settings.job.container_count}"
+            f"{CONTAINER_COUNT.name}={settings.job.container_count}: a job on YARN has one container, which scales "
+            f"by executors; set {CONTAINER_COUNT.name}=1 and spark.executor.instances={settings.job.container_count}"
         )
     return found

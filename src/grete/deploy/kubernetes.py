@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from dataclasses import replace as replaced
 
 import yaml
@@ -15,18 +15,20 @@ from grete.config.properties import format_properties
 from grete.config.redact import MASK, redact
 from grete.coordination.kubernetes.access import find_access, find_namespace
 from grete.coordination.kubernetes.api_server import ApiServer
-from grete.deploy.base import AttemptRow, ClusterManager, Deployed, DeploymentPlan
+from grete.deploy.base import AttemptRow, ClusterManager, ContainerRow, Deployed, DeploymentPlan
 from grete.deploy.deployment import Deployment
-from grete.deploy.manifests import (
+from grete.deploy.manifests import manifests, secret_name, shipped_config
+from grete.deploy.namespace import STRICT, JobNamespace
+from grete.deploy.objects import (
+    CONTAINER_LABEL,
     DEPLOYMENT_LABEL,
-    JOB_LABEL,
+    ContainerStatus,
     Manifest,
-    manifests,
-    secret_name,
-    shipped_config,
+    Object,
+    StateDetails,
+    milliseconds,
 )
-from grete.deploy.objects import ContainerStatus, Object, StateDetails, milliseconds, object_of
-from grete.deploy.places import CONFIG_FILE
+from grete.deploy.places import CONFIG_FILE, CONTAINER_POD_FILE
 from grete.deploy.pod_template import variables_of_template
 from grete.errors import JobError
 
@@ -35,79 +37,11 @@ _DEFAULT = "default"
 """The namespace that Kubernetes takes where none is named."""
 _END_S = 120.0
 _POLLS_S = (0.2, 1.0)
-_TRIES = 20
-"""For what others change between a look at it and a call."""
-_STRICT = "fieldValidation=Strict"
-_DRY = f"dryRun=All&{_STRICT}"
+_DRY = f"dryRun=All&{STRICT}"
 _RIGHTS = (
     "bind it to a Role with get, list, create, update and delete on serviceaccounts, services, secrets, pods, and on "
     "statefulsets, roles and rolebindings of their groups (docs/clusters.md)"
 )
-_COLLECTIONS = {
-    "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
-    "Secret": "/api/v1/namespaces/{}/secrets",
-    "Service": "/api/v1/namespaces/{}/services",
-    "Pod": "/api/v1/namespaces/{}/pods",
-    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
-    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
-    "StatefulSet": "/apis/apps/v1/namespaces/{}/statefulsets",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class _Namespace:
-    """One namespace of a server."""
-
-    server: ApiServer
-    name: str
-
-    def collection(self, kind: str) -> str:
-        return _COLLECTIONS[kind].format(self.name)
-
-    def path(self, kind: str, name: str) -> str:
-        return f"{self.collection(kind)}/{name}"
-
-    def create(self, made: Manifest, query: str = _STRICT) -> bool:
-        """Whether it was made; False where there is one of this name."""
-        return self.server.create(f"{self.collection(made['kind'])}?{query}", made, _CALL_S) is not None
-
-    def ensure(self, made: Manifest) -> None:
-        """Make it, or make what is there equal to it."""
-        name = made["metadata"]["name"]
-        for _ in range(_TRIES):
-            if self.create(made):
-                return
-            there = self.read(made["kind"], name)
-            if there is None:
-                continue
-            version = {"resourceVersion": there.metadata.resource_version}
-            document = {**made, "metadata": {**made["metadata"], **version}}
-            path = f"{self.path(made['kind'], name)}?{_STRICT}"
-            if self.server.replace(path, document, _CALL_S) is not None:
-                return
-        raise JobError(f"{made['kind']} {name} changes all the time: it could not be replaced {_TRIES} times")
-
-    def read(self, kind: str, name: str) -> Object | None:
-        """The object as it is now, None when there is none."""
-        found = self.server.read(self.path(kind, name), _CALL_S)
-        return None if found is None else object_of(found)
-
-    def remove(self, kind: str, name: str) -> bool:
-        """Whether it was there."""
-        for _ in range(_TRIES):
-            there = self.read(kind, name)
-            if there is None:
-                return False
-            if self.server.remove(self.path(kind, name), {"uid": there.metadata.uid}, _CALL_S):
-                return True
-        raise JobError(f"{kind} {name} is made again all the time: it could not be removed {_TRIES} times")
-
-    def labelled(self, kind: str, deployment: Deployment, *also: str) -> list[Object]:
-        """What belongs to the job; of those that were made for one deployment, with that label `also`."""
-        selector = ",".join((f"{JOB_LABEL}={deployment.name}", *also))
-        found = self.server.select(self.collection(kind), selector, _CALL_S).documents
-        objects = map(object_of, found)  # what dropped the question answers with everybody's
-        return [one for one in objects if one.metadata.labels.get(JOB_LABEL) == deployment.name]
 
 
 class Kubernetes(ClusterManager):
@@ -162,12 +96,16 @@ class Kubernetes(ClusterManager):
         """See ClusterManager."""
         with _opened(deployment) as namespace:
             found = namespace.read("StatefulSet", deployment.name)
-            pods = namespace.labelled("Pod", deployment)
+            pods = namespace.labelled("Pod", deployment.name)
         if found is None:
             return []
-        rows = [row for pod in pods for row in _attempts(pod, namespace.name)]
+        rows = [row for pod in pods if not _is_of_container(pod) for row in _attempts(pod, namespace.name)]
+        containers = [_container_row(pod, namespace.name) for pod in pods if _is_of_container(pod)]
+        containers.sort(key=lambda row: (int(row.container), row.since_ms))
         state = f"deployment {found.metadata.annotations.get(DEPLOYMENT_LABEL, '')}"
-        return [Deployed(deployment.name, state, True, found.metadata.created_ms, rows)]
+        return [
+            Deployed(deployment.name, state, True, found.metadata.created_ms, rows, containers=containers)
+        ]
 
     def kill(self, deployment: Deployment) -> list[str]:
         """See ClusterManager."""
@@ -180,10 +118,10 @@ class Kubernetes(ClusterManager):
 
 
 @contextmanager
-def _opened(deployment: Deployment) -> Iterator[_Namespace]:
+def _opened(deployment: Deployment) -> Iterator[JobNamespace]:
     access = find_access(deployment.settings.kubernetes)
     with closing(ApiServer(access, rights=_RIGHTS)) as server:
-        yield _Namespace(server, _named_namespace(deployment) or access.namespace or _DEFAULT)
+        yield JobNamespace(server, _named_namespace(deployment) or access.namespace or _DEFAULT, _CALL_S)
 
 
 def without_secrets_of_the_template(deployment: Deployment) -> Deployment:
@@ -213,6 +151,8 @@ def _masked(made: Manifest, config: Mapping[str, str]) -> Manifest:
     if made["kind"] != "Secret":
         return made
     entries = {**dict.fromkeys(made["data"], MASK), CONFIG_FILE: format_properties(config)}
+    if CONTAINER_POD_FILE in made["data"]:
+        entries[CONTAINER_POD_FILE] = base64.b64decode(made["data"][CONTAINER_POD_FILE]).decode()
     return {**{key: value for key, value in made.items() if key != "data"}, "stringData": entries}
 
 
@@ -224,7 +164,7 @@ def _deployed_already(deployment: Deployment, there: Object | None) -> JobError:
     )
 
 
-def _end(namespace: _Namespace, deployment: Deployment, ended: Object) -> None:
+def _end(namespace: JobNamespace, deployment: Deployment, ended: Object) -> None:
     """Remove the StatefulSet that was read, wait until its pods are gone, and remove what only it needed.
 
     Pods may take a minute, and another deployment of the job may begin meanwhile: all of that one stays.
@@ -234,7 +174,7 @@ def _end(namespace: _Namespace, deployment: Deployment, ended: Object) -> None:
     """
 
     def left(kind: str, *also: str) -> list[str]:
-        found = namespace.labelled(kind, deployment, *also)
+        found = namespace.labelled(kind, deployment.name, *also)
         return [one.metadata.name for one in found if _is_of(ended, one)]
 
     path = namespace.path("StatefulSet", deployment.name)
@@ -263,14 +203,38 @@ def _is_of(stateful_set: Object, one: Object) -> bool:
     return made_for == id_ or one.metadata.created_ms < stateful_set.metadata.created_ms
 
 
+def _is_of_container(pod: Object) -> bool:
+    """Whether a coordinator has started it for one of its containers."""
+    return CONTAINER_LABEL in pod.metadata.labels
+
+
 def _attempts(pod: Object, namespace: str) -> Iterator[AttemptRow]:
     """The attempts of a pod that are known: the present one, and how often it was begun again."""
-    name, node = pod.metadata.name, pod.spec.node_name or "no node yet"
+    name = pod.metadata.name
     for container in pod.status.container_statuses or [ContainerStatus()]:
-        state, details = next(iter(container.state.items()), ("waiting", StateDetails()))
-        began_ms = pod.metadata.created_ms if details.started_at is None else milliseconds(details.started_at)
-        words = " ".join(filter(None, (state, details.reason)))
+        began_ms, words = _state(pod, container)
         number = container.restart_count + 1
-        logs = f"kubectl logs -n {namespace} {name}"
         service = f"{name.rpartition('-')[0]}.{namespace}.svc"
-        yield AttemptRow(number, f"{name} on {node}", began_ms, words, logs, service)
+        yield AttemptRow(number, _where(pod), began_ms, words, _logs(pod, namespace), service)
+
+
+def _container_row(pod: Object, namespace: str) -> ContainerRow:
+    """A container that has a pod of its own."""
+    began_ms, words = _state(pod, next(iter(pod.status.container_statuses), ContainerStatus()))
+    number = pod.metadata.labels[CONTAINER_LABEL]
+    return ContainerRow(number, _where(pod), began_ms, words, _logs(pod, namespace))
+
+
+def _state(pod: Object, container: ContainerStatus) -> tuple[int, str]:
+    """Since when it is as it is, and how that is called."""
+    state, details = next(iter(container.state.items()), ("waiting", StateDetails()))
+    began_ms = pod.metadata.created_ms if details.started_at is None else milliseconds(details.started_at)
+    return began_ms, " ".join(filter(None, (state, details.reason)))
+
+
+def _where(pod: Object) -> str:
+    return f"{pod.metadata.name} on {pod.spec.node_name or 'no node yet'}"
+
+
+def _logs(pod: Object, namespace: str) -> str:
+    return f"kubectl logs -n {namespace} {pod.metadata.name}"

@@ -1,17 +1,18 @@
 """The objects of a deployment on Kubernetes, as the API server takes them.
 
 One pod, kept by a StatefulSet of one, is coordinator, container and Spark's driver; executors are pods that it
-starts. Its service account may do what Spark's driver and the election need, and no more. Configuration and secrets
-are in a Secret of each deployment, which is never changed.
+starts. Where containers are pods of their own, it is the coordinator alone, and has the pod to start each by in a
+file (`deploy.container_pods`). The service account may do what Spark's driver and the election need, and no more.
+Configuration and secrets are in a Secret of each deployment, which is never changed.
 """
 
 from __future__ import annotations
 
 import base64
+import json
 import math
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from grete.config.key_tables.coordinator import FACTORY
 from grete.config.key_tables.job import HTTP_NAMES
@@ -21,18 +22,25 @@ from grete.config.settings import Settings
 from grete.config.settings.job import JobSettings
 from grete.deploy.deployment import Deployment
 from grete.deploy.launch_variables import launch_variables
-from grete.deploy.places import CONFIG_FILE, EPOCH_ID, POD_IP
+from grete.deploy.objects import DEPLOYMENT_LABEL, JOB_LABEL, Manifest
+from grete.deploy.places import CONFIG_FILE, CONTAINER_POD_FILE, EPOCH_ID
 from grete.deploy.pod_template import with_template
-from grete.environment import HOME
+from grete.environment import EXIT_FILE, HOME, HOST_NAME, POD_IP, POD_NAME
 from grete.errors import ConfigError
 
-Manifest = dict[str, Any]
-JOB_LABEL, DEPLOYMENT_LABEL = "grete/job", "grete/deployment"
+_COMPONENT = "app.kubernetes.io/component"
+_COORDINATOR, _CONTAINER = "coordinator", "container"
+_LAST_WORDS = "/dev/termination-log"
+"""A file of each container of a pod, from which its node takes what it ended with."""
+_LOST_NODE_S = 30
+_TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
 _CONFIG_FOLDER, _HOME_FOLDER = "/etc/grete", "/var/lib/grete"
 _SIZE = re.compile(r"(\d+)([kmgt]?)b?")
 _UNITS = {"": 2**20, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _PYTHON_BYTES = 768 * 2**20
 """Of the coordinator and the container beside Spark's JVM, with a job model of some thousand tasks."""
+_COORDINATOR_MB, _COORDINATOR_CORES = 512, "500m"
+"""Of a coordinator alone."""
 _GRACE_S = 30
 _PORT = "https"
 _SERVICE = "spark.kubernetes.driver.service.deleteOnTermination"
@@ -55,11 +63,6 @@ RULES: tuple[Manifest, ...] = (
 log of the API server after a job whose pod was replaced, but for `delete`, which is for an executor that failed."""
 
 
-def pod_name(deployment: Deployment) -> str:
-    """The pod of its StatefulSet."""
-    return f"{deployment.name}-0"
-
-
 def shipped_config(deployment: Deployment, namespace: str) -> dict[str, str]:
     """The configuration as the pod submits it: leaders are elected by a Lease unless it says otherwise.
 
@@ -75,7 +78,6 @@ def shipped_config(deployment: Deployment, namespace: str) -> dict[str, str]:
         **config,
         NAMESPACE.name: namespace,
         "spark.kubernetes.namespace": namespace,
-        "spark.kubernetes.driver.pod.name": pod_name(deployment),
     }
 
 
@@ -98,6 +100,14 @@ def manifests(deployment: Deployment, namespace: str, secrets: Mapping[str, str]
     ]
 
 
+def shipped_files(deployment: Deployment, namespace: str) -> dict[str, str]:
+    """The files of the Secret besides its secrets."""
+    found = {CONFIG_FILE: format_properties(shipped_config(deployment, namespace))}
+    if deployment.has_container_pods:
+        found[CONTAINER_POD_FILE] = json.dumps(_container_pod(deployment, namespace), indent=1)
+    return found
+
+
 def secret_name(deployment: Deployment) -> str:
     """The Secret of this deployment."""
     return f"{deployment.name}-{deployment.id}"
@@ -115,23 +125,21 @@ def _labels(deployment: Deployment) -> dict[str, str]:
 def _secret(deployment: Deployment, namespace: str, secrets: Mapping[str, str]) -> Manifest:
     made = _object("v1", "Secret", deployment, namespace, secret_name(deployment))
     made["metadata"]["labels"][DEPLOYMENT_LABEL] = deployment.id
-    texts = {CONFIG_FILE: format_properties(shipped_config(deployment, namespace)), **secrets}
+    texts = {**shipped_files(deployment, namespace), **secrets}
     data = {name: base64.b64encode(text.encode()).decode() for name, text in sorted(texts.items())}
     return {**made, "immutable": True, "type": "Opaque", "data": data}
 
 
 def _stateful_set(deployment: Deployment, namespace: str) -> Manifest:
-    labels = _labels(deployment)
+    labels = {**_labels(deployment), _COMPONENT: _COORDINATOR}
     port = _public(deployment)
     scraped = {} if port is None else {"annotations": _scraped_at(port)}
     pod = {
         "metadata": {"labels": {**labels, DEPLOYMENT_LABEL: deployment.id}, **scraped},
         "spec": {
-            "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
-            "serviceAccountName": deployment.name,
+            **_pod_spec(deployment),
             "restartPolicy": "Always",
-            "terminationGracePeriodSeconds": math.ceil(deployment.settings.coordinator.shutdown_s) + _GRACE_S,
-            "containers": [_container(deployment)],
+            "containers": [_coordinator(deployment)],
             "volumes": [
                 {"name": "config", "secret": {"secretName": secret_name(deployment)}},
                 {"name": "home", "emptyDir": {}},
@@ -144,6 +152,46 @@ def _stateful_set(deployment: Deployment, namespace: str) -> Manifest:
     service = "" if port is None else deployment.name
     spec = {"serviceName": service, "replicas": 1, "selector": {"matchLabels": labels}, "template": template}
     return {**made, "spec": spec}
+
+
+def _container_pod(deployment: Deployment, namespace: str) -> Manifest:
+    """The pod of a container, but for its name, its number and what it is told (`deploy.container_pods`).
+
+    Pods of one job are on several hosts where there are several. One whose host is lost is given up soon.
+    """
+    labels = {**_labels(deployment), _COMPONENT: _CONTAINER}
+    pod = {
+        "metadata": {"namespace": namespace, "labels": {**labels, DEPLOYMENT_LABEL: deployment.id}},
+        "spec": {
+            **_pod_spec(deployment),
+            "restartPolicy": "Never",
+            "containers": [_spark_container(deployment)],
+            "volumes": [{"name": "home", "emptyDir": {}}],
+        },
+    }
+    made = with_template(pod, deployment.settings.spark)
+    spec = made["spec"]
+    spec["tolerations"] = [
+        *spec.get("tolerations", ()),
+        *(
+            {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _LOST_NODE_S}
+            for key in _TAINTS
+        ),
+    ]
+    apart = {"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"}
+    preferred = [{"weight": 100, "podAffinityTerm": apart}]
+    wanted = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+    spec.setdefault("affinity", wanted)
+    return {"apiVersion": "v1", "kind": "Pod", **made}
+
+
+def _pod_spec(deployment: Deployment) -> Manifest:
+    """What the pods of a job have in common."""
+    return {
+        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+        "serviceAccountName": deployment.name,
+        "terminationGracePeriodSeconds": math.ceil(deployment.settings.coordinator.shutdown_s) + _GRACE_S,
+    }
 
 
 def _public(deployment: Deployment) -> int | None:
@@ -161,7 +209,8 @@ def _scraped_at(port: int) -> dict[str, str]:
 def _service(deployment: Deployment, namespace: str) -> Manifest:
     """A name for the pod that leads, without an address of its own."""
     ports = [{"name": _PORT, "port": _public(deployment), "targetPort": _PORT}]
-    spec = {"clusterIP": "None", "selector": _labels(deployment), "ports": ports}
+    led = {**_labels(deployment), _COMPONENT: _COORDINATOR}
+    spec = {"clusterIP": "None", "selector": led, "ports": ports}
     return {**_object("v1", "Service", deployment, namespace), "spec": spec}
 
 
@@ -174,10 +223,43 @@ def _served(deployment: Deployment) -> Manifest:
     return {"ports": [{"name": _PORT, "containerPort": port}], "readinessProbe": probe}
 
 
-def _container(deployment: Deployment) -> Manifest:
+def _coordinator(deployment: Deployment) -> Manifest:
+    """The container of the pod that Kubernetes keeps; with the job's container and Spark's driver in it, or alone."""
     settings = deployment.settings
     program = [*_interpreter(settings.job), "-m", "grete.deploy.attempt", "--manager", "kubernetes"]
+    memory, cores = _driver_resources(settings)
+    if deployment.has_container_pods:
+        memory, cores = _COORDINATOR_MB, _COORDINATOR_CORES
+    made = _program(deployment, memory, cores)
+    made["env"].insert(1, {"name": EPOCH_ID, "value": deployment.id})
+    mounted = {"name": "config", "mountPath": _CONFIG_FOLDER, "readOnly": True}
+    return {
+        **made,
+        "command": [*program, "--config", f"{_CONFIG_FOLDER}/{CONFIG_FILE}", *deployment.words],
+        "volumeMounts": [mounted, *made["volumeMounts"]],
+        **_served(deployment),
+    }
+
+
+def _spark_container(deployment: Deployment) -> Manifest:
+    """The container of the pod of a container, which is Spark's driver."""
+    made = _program(deployment, *_driver_resources(deployment.settings))
+    node = {"name": HOST_NAME, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
+    words = {"name": EXIT_FILE, "value": _LAST_WORDS}
+    return {
+        **made,
+        "command": [*_interpreter(deployment.settings.job), "-m", "grete.spark.container"],
+        "env": [*made["env"], node, words],
+        "terminationMessagePath": _LAST_WORDS,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+
+
+def _program(deployment: Deployment, memory_mb: int, cores: str) -> Manifest:
+    """What the programs of a job have in common; the environment begins with the home."""
+    settings = deployment.settings
     variables = launch_variables(settings.job, settings.job.modules_folder or "")
+    of_pod = {POD_IP: "status.podIP", POD_NAME: "metadata.name"}
     of_secret = [
         {"name": name, "valueFrom": {"secretKeyRef": {"name": secret_name(deployment), "key": name}}}
         for name in deployment.secrets
@@ -186,27 +268,21 @@ def _container(deployment: Deployment) -> Manifest:
         "name": "grete",
         "image": settings.spark.image,
         "imagePullPolicy": settings.spark.image_pull_policy,
-        "command": [*program, "--config", f"{_CONFIG_FOLDER}/{CONFIG_FILE}", *deployment.words],
         "env": [
             {"name": HOME, "value": _HOME_FOLDER},
-            {"name": EPOCH_ID, "value": deployment.id},
-            {"name": POD_IP, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+            *(
+                {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+                for name, path in of_pod.items()
+            ),
             *({"name": name, "value": value} for name, value in variables.items()),
             *of_secret,
         ],
         "resources": {
-            "requests": {
-                "memory": f"{_memory_mb(settings)}Mi",
-                "cpu": settings.spark.driver_cores,
-            },
-            "limits": {"memory": f"{_memory_mb(settings)}Mi"},
+            "requests": {"memory": f"{memory_mb}Mi", "cpu": cores},
+            "limits": {"memory": f"{memory_mb}Mi"},
         },
-        "volumeMounts": [
-            {"name": "config", "mountPath": _CONFIG_FOLDER, "readOnly": True},
-            {"name": "home", "mountPath": _HOME_FOLDER},
-        ],
+        "volumeMounts": [{"name": "home", "mountPath": _HOME_FOLDER}],
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-        **_served(deployment),
     }
 
 
@@ -215,11 +291,25 @@ def _interpreter(job: JobSettings) -> list[str]:
     return ["python3", "-P"] if job.is_isolated else ["python3"]
 
 
-def _memory_mb(settings: Settings) -> int:
-    """The JVM's heap, what Spark adds to it, and the coordinator's and container's own."""
-    text = settings.spark.driver_memory.strip().lower()
+def _driver_resources(settings: Settings) -> tuple[int, str]:
+    """MiB and cores of Spark's driver, with the coordinator's and container's own.
+
+    The JVM's heap and what Spark adds to it; without executors an executor's memory and cores as well, since workers
+    are in the same pod then.
+    """
+    spark = settings.spark
+    heap = _bytes("spark.driver.memory", spark.driver_memory)
+    whole = heap + max(heap // 10, 384 * 2**20) + _PYTHON_BYTES
+    if not spark.is_local:
+        return math.ceil(whole / 2**20), spark.driver_cores
+    return math.ceil((whole + _bytes("spark.executor.memory", spark.executor_memory)) / 2**20), str(
+        spark.cores
+    )
+
+
+def _bytes(key: str, value: str) -> int:
+    text = value.strip().lower()
     found = _SIZE.fullmatch(text)
     if found is None:
-        raise ConfigError(f"spark.driver.memory={text!r} is no size; write it as 1g or 1024m")
-    heap = int(found[1]) * _UNITS[found[2]]
-    return math.ceil((heap + max(heap // 10, 384 * 2**20) + _PYTHON_BYTES) / 2**20)
+        raise ConfigError(f"{key}={text!r} is no size; write it as 1g or 1024m")
+    return int(found[1]) * _UNITS[found[2]]

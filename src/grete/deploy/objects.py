@@ -1,4 +1,4 @@
-"""What is read of objects of Kubernetes, checked as it comes."""
+"""Objects of Kubernetes: what is read of them, checked as it comes, and by which labels they are found."""
 
 from __future__ import annotations
 
@@ -11,14 +11,29 @@ from msgspec import Struct
 
 from grete.errors import JobError
 
+Manifest = dict[str, Any]
+"""An object as it is sent."""
+JOB_LABEL, DEPLOYMENT_LABEL = "grete/job", "grete/deployment"
+CONTAINER_LABEL = "grete/container"
+"""Of the pod of a container: its number."""
+
 
 def milliseconds(when: datetime) -> int:
     """Since the epoch."""
     return int(when.timestamp() * 1000)
 
 
+class OwnerReference(Struct, frozen=True, rename="camel"):
+    """The object that another one ends with."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+
+
 class Metadata(Struct, frozen=True, rename="camel"):
-    """What every object has."""
+    """What every object has. One with a `deletion_timestamp` is about to end, within its period of grace."""
 
     name: str
     uid: str
@@ -26,6 +41,9 @@ class Metadata(Struct, frozen=True, rename="camel"):
     creation_timestamp: datetime
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
+    owner_references: list[OwnerReference] = []
+    deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int = 0
 
     @property
     def created_ms(self) -> int:
@@ -38,19 +56,35 @@ class StateDetails(Struct, frozen=True, rename="camel"):
 
     started_at: datetime | None = None
     reason: str = ""
+    message: str = ""
+    exit_code: int = 0
 
 
 class ContainerStatus(Struct, frozen=True, rename="camel"):
     """Of a container of a pod; without a state it waits."""
 
+    name: str = ""
     restart_count: int = 0
     state: dict[str, StateDetails] = {}
 
 
-class PodStatus(Struct, frozen=True, rename="camel"):
+class Condition(Struct, frozen=True, rename="camel"):
     """Of a pod."""
 
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+
+
+class PodStatus(Struct, frozen=True, rename="camel"):
+    """Of a pod; with a reason where its node has ended it, or does not take it."""
+
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
     container_statuses: list[ContainerStatus] = []
+    conditions: list[Condition] = []
 
 
 class Spec(Struct, frozen=True, rename="camel"):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grete.config import aliases
+from grete.config.choices import LauncherChoice
 from grete.config.key_tables.job import LAUNCHER
 from grete.config.settings import Settings
 from grete.errors import ConfigError
@@ -45,6 +46,11 @@ def open_launcher(context: LaunchContext) -> Launcher:
         raise ConfigError(
             f"{LAUNCHER.name}={name}: the job is run by the processes that join it; start a grete.StreamProcessor "
             f"with its configuration, or set {LAUNCHER.name}=process to let `grete run` start containers"
+        )
+    if name == LauncherChoice.KUBERNETES:
+        raise ConfigError(
+            f"{LAUNCHER.name}={name}: containers are pods beside a coordinator that runs in one; use `grete deploy "
+            f"apply`, or set {LAUNCHER.name}=process to let this coordinator start them here"
         )
     made = load_object(aliases.LAUNCHERS, name, built_in=BUILT_IN, used_by=LAUNCHER.name)(context)
     assert isinstance(made, Launcher), f"{name!r} made no Launcher"

@@ -19,10 +19,10 @@ from grete.environment import CONFIGURED, CONTAINER_EPOCH, EXIT_FILE
 from grete.exit_report import read_report
 from grete.failpoints import failpoint
 from grete.launch.base import ContainerExit, ContainerStart, Launcher
+from grete.launch.exits import exit_of
 from grete.launch.factory import LaunchContext
 from grete.launch.log_files import LOOK_S, cut
 from grete.launch.processes import OtherProcess, name_of, parse_name
-from grete.model.ending import ExitCode
 from grete.model.ids import ContainerId
 from grete.private_files import private_directory, private_opener
 
@@ -208,20 +208,13 @@ class ProcessLauncher(Launcher):
             cut(self._log(container_id))
 
     def _exit(self, running: _RunningProcess) -> ContainerExit:
-        id_, epoch = running.start.container_id, running.start.epoch
-        report = read_report(self._exit_file(id_), epoch)
+        report = read_report(self._exit_file(running.start.container_id), running.start.epoch)
         running.release()
         if isinstance(running.process, subprocess.Popen):
             code: int = running.process.returncode
         else:
             code = _KILLED if report is None else int(report)  # only a kill leaves no report
-        said = report if report == code else None
-        if said is not None and said.failure is not None:
-            return ContainerExit(id_, epoch, code, str(said.failure), said.failure.place)
-        if said is None and code in (ExitCode.OK, ExitCode.STOPPED):
-            # as `os._exit(0)` of a function, or a library's exit: a job was called done that had read nothing
-            return ContainerExit(id_, epoch, ExitCode.FAILED, _ended_by_others(code))
-        return ContainerExit(id_, epoch, code, _without_report(code))
+        return exit_of(running.start, code, report)
 
     def abandon(self) -> None:
         """See Launcher."""
@@ -255,27 +248,3 @@ def _absolute(name: str, value: str) -> str:
     if value and (name in _PATHS or (name in _COMMANDS and os.sep in value)):
         return os.pathsep.join(map(os.path.abspath, value.split(os.pathsep)))
     return value
-
-
-def _ended_by_others(code: int) -> str:
-    """Why an end that looks like one in order is none."""
-    return (
-        f"its process ended with code {code}, and not by the container, which writes what it ends with: "
-        "the application or a library of its called exit; its log may say which"
-    )
-
-
-def _without_report(code: int) -> str:
-    """Why a container has ended that did not say it."""
-    if code < 0:
-        return f"killed by signal {-code} ({_signal_name(-code)})"
-    if code in (ExitCode.OK, ExitCode.STOPPED):
-        return ""
-    return "it could not say why; its log may"
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time signal
-        return "no name"

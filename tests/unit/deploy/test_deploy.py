@@ -172,10 +172,6 @@ def test_an_attempt_takes_its_place_from_where_it_runs(tmp_path: Path) -> None:
         "spark.driver.bindAddress": "node-7",
         "spark.driver.host": "node-7",
     }
-    assert place_of(Manager.KUBERNETES, {"GRETE_POD_IP": "10.0.0.7"}, tmp_path / "empty") == {
-        "spark.driver.bindAddress": "10.0.0.7",
-        "spark.driver.host": "10.0.0.7",
-    }
 
 
 def application_package(folder: Path) -> Path:

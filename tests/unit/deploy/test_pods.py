@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,12 @@ import yaml
 from grete.assembly.submission import RunOptions
 from grete.cli.main import main
 from grete.config.properties import parse_properties
+from grete.config.rules.validate import validate
+from grete.config.settings import Settings
 from grete.deploy.deployment import prepare
 from grete.deploy.kubernetes import Kubernetes
 from grete.errors import ConfigError
+from grete.launch.factory import LaunchContext, open_launcher
 
 CONFIG = {
     "job.name": "counting",
@@ -132,6 +136,79 @@ def test_a_secret_that_the_template_refers_to_stays_where_it_is(home: Path, tmp_
     assert reference == kept
     assert "LAKE_KEY" not in made["Secret"]["stringData"]
     assert "LAKE_ID" in made["Secret"]["stringData"]
+
+
+def test_containers_of_several_have_a_pod_each_that_is_made_as_the_coordinators_is(
+    home: Path, tmp_path: Path
+) -> None:
+    """With what the template adds, apart from one another, and given up soon where their node is lost."""
+    file = tmp_path / "pod.yml"
+    file.write_text(TEMPLATE)
+    key = "spark.kubernetes.driver.podTemplate"
+    template = {f"{key}File": str(file), f"{key}ContainerName": "main"}
+    several = {"job.container.count": "3", "spark.executor.instances": "0", "spark.executor.cores": "2"}
+    made = planned(
+        home, **template, **several, **PUBLIC, **{"systems.kafka.consumer.sasl.password": "${env:PASS}"}
+    )
+    pod = json.loads(made["Secret"]["stringData"]["container-pod.json"])
+    coordinator = pod_of(made)
+    assert made["Service"]["spec"]["selector"].items() <= coordinator["metadata"]["labels"].items()
+    assert not made["Service"]["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    assert (
+        not made["StatefulSet"]["spec"]["selector"]["matchLabels"].items()
+        <= pod["metadata"]["labels"].items()
+    )
+    spec = pod["spec"]
+    assert (spec["restartPolicy"], spec["nodeSelector"]) == ("Never", {"disk": "fast"})
+    assert {one["tolerationSeconds"] for one in spec["tolerations"]} == {30}
+    assert spec["affinity"]["podAntiAffinity"]
+    ours, sidecar = spec["containers"]
+    assert sidecar["name"] == "sidecar"
+    assert ours["command"] == ["python3", "-m", "grete.spark.container"]
+    assert not {"ports", "readinessProbe"} & ours.keys()
+    variables = {one["name"]: one for one in ours["env"]}
+    assert variables["PASS"]["valueFrom"]["secretKeyRef"]["name"] == made["Secret"]["metadata"]["name"]
+    assert variables["GRETE_EXIT_FILE"]["value"] == ours["terminationMessagePath"]
+    assert ours["resources"]["requests"] == {"memory": "3200Mi", "cpu": "2"}, "an executor's share, too"
+    assert coordinator["spec"]["containers"][0]["resources"]["requests"] == {"memory": "512Mi", "cpu": "500m"}
+    shipped = parse_properties(made["Secret"]["stringData"]["job.properties"], origin="the plan")
+    assert shipped["job.launcher"] == "kubernetes"
+
+
+@pytest.mark.parametrize(
+    ("config", "launcher"),
+    [
+        ({}, "thread"),
+        ({"job.launcher": "kubernetes"}, "kubernetes"),
+        ({"job.container.count": "2"}, "kubernetes"),
+    ],
+)
+def test_one_container_is_in_its_coordinators_pod_unless_one_of_its_own_is_asked_for(
+    home: Path, config: dict[str, str], launcher: str
+) -> None:
+    files = planned(home, **config)["Secret"]["stringData"]
+    assert parse_properties(files["job.properties"], origin="the plan")["job.launcher"] == launcher
+    assert ("container-pod.json" in files) == (launcher == "kubernetes")
+
+
+def test_containers_that_are_pods_need_a_deployment_on_kubernetes() -> None:
+    settings = {**CONFIG, "job.launcher": "kubernetes", "spark.master": "local[1]"}
+    with pytest.raises(
+        ConfigError, match=r"job\.launcher=kubernetes: containers are pods where spark\.master=k8s"
+    ):
+        validate(settings)
+    context = LaunchContext(Settings.of({**CONFIG, "job.launcher": "kubernetes"}), [], lambda *_: 0, Path())
+    with pytest.raises(ConfigError, match="use `grete deploy apply`"):
+        open_launcher(context)
+
+
+def test_a_pod_without_executors_runs_its_tasks_on_its_own_cores() -> None:
+    spark = Settings.of(
+        {**CONFIG, "spark.executor.instances": "0", "cluster-manager.container.cpu.cores": "3"}
+    ).spark
+    assert (spark.master, spark.is_local, spark.cores) == ("local[3]", True, 3)
+    assert "spark.executor.instances" not in spark.options, "Spark refuses a 0"
+    assert not Settings.of({**CONFIG, "spark.executor.instances": "1"}).spark.is_local
 
 
 def test_an_empty_template_changes_nothing(home: Path, tmp_path: Path) -> None:

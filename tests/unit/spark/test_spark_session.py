@@ -78,6 +78,20 @@ def test_the_loopback_address_is_the_drivers_on_a_local_master_only() -> None:
     assert "spark.driver.host" not in unknown
 
 
+def test_a_driver_in_a_pod_is_where_its_pod_is_and_its_executors_end_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GRETE_POD_IP", "10.0.0.7")
+    monkeypatch.setenv("GRETE_POD_NAME", "counting-c0-1")
+    found = context_settings("job", Settings.of({"spark.master": "k8s://https://kubernetes.default.svc"}))
+    assert (found["spark.driver.host"], found["spark.driver.bindAddress"]) == ("10.0.0.7", "10.0.0.7")
+    assert found["spark.kubernetes.driver.pod.name"] == "counting-c0-1"
+    alone = {"spark.master": "k8s://https://kubernetes.default.svc", "spark.executor.instances": "0"}
+    found = context_settings("job", Settings.of(alone))
+    assert (found["spark.master"], found["spark.driver.host"]) == ("local[1]", "127.0.0.1")
+    assert "spark.kubernetes.driver.pod.name" not in found
+
+
 @pytest.mark.parametrize(
     "master", ["spark://127.0.0.1:7077", "spark://127.0.0.1:7077,other:7077", "k8s://https://127.0.0.1:6443"]
 )

@@ -70,6 +70,15 @@ _DEPLOYED = {
             "logs": "text: the command that shows them",
         }
     ],
+    "containers": [
+        {
+            "container": "text: its number",
+            "where": "text",
+            "since_ms": "integer or null",
+            "state": "text",
+            "logs": "text: the command that shows them",
+        }
+    ],
 }
 _PACKAGE = {
     "kind": "text: framework or application",

@@ -9,6 +9,7 @@ from grete.config import aliases
 from grete.config.choices import SizingPolicy
 from grete.config.key_tables import autosizing, job, task
 from grete.config.settings import Settings
+from grete.config.settings.deploy import Manager
 from grete.config.settings.streams import side_inputs
 from grete.config.values import valid_value_of
 from grete.errors import ConfigError
@@ -33,7 +34,12 @@ def unsupported(config: Mapping[str, str]) -> Iterator[str]:
     if _launcher(config) == "thread" and config.get("job.container.count", "1").strip() != "1":
         yield (
             "job.launcher=thread runs one container only, since one process has one Spark; set job.launcher=process "
-            "to run all of them"
+            "to run all of them, or on Kubernetes deploy the job again with that count"
+        )
+    if _launcher(config) == "kubernetes" and Settings.of(config).deploy.manager is not Manager.KUBERNETES:
+        yield (
+            "job.launcher=kubernetes: containers are pods where spark.master=k8s://... says so; set that and use "
+            "grete deploy, or set job.launcher=process"
         )
     mode = config.get("spark.submit.deployMode", "client").strip()
     if _launcher(config) == "spark_submit" and mode != "client":
@@ -87,7 +93,10 @@ def _autosizing(config: Mapping[str, str]) -> Iterator[str]:
             f"spark.dynamicAllocation.enabled=true; remove {key}"
         )
     if _launcher(config) in ("thread", "processors"):
-        yield f"{key}=lag: the coordinator starts no containers here; set job.launcher=process, or remove {key}"
+        yield (
+            f"{key}=lag: the coordinator starts no containers here; set job.launcher=process (a deployment on "
+            f"Kubernetes: kubernetes), or remove {key}"
+        )
     least = valid_value_of(config, autosizing.AUTOSIZING_LEAST)
     most = valid_value_of(config, autosizing.AUTOSIZING_MOST)
     if least is not None and most is not None and least > most:

@@ -14,14 +14,21 @@ from grete.errors import ConfigError
 
 _LINEAGE = "spark.openlineage.transport."
 _IMAGE = "spark.kubernetes.container.image"
+_INSTANCES = "spark.executor.instances"
+"""0 on Kubernetes: tasks run in the pod that would be their driver."""
 _TEMPLATE = "spark.kubernetes.driver.podTemplate"
 
 
 class SparkSettings(Section):
     """`spark.*`."""
 
-    master = Setting(keys.SPARK_MASTER)
+    _master = Setting(keys.SPARK_MASTER)
     time_zone = OptionalSetting(keys.SPARK_TIME_ZONE)
+
+    @property
+    def master(self) -> str:
+        """Where tasks run, in Spark's words: `spark.master`, or for a pod without executors the pod's own cores."""
+        return self.options.get(keys.SPARK_MASTER.name, self._master)
 
     @property
     def is_local(self) -> bool:
@@ -32,7 +39,14 @@ class SparkSettings(Section):
     def options(self) -> dict[str, str]:
         """Every `spark.*` key and its value, as they are written; on a cluster after what else asks for resources."""
         written = {key: value for key, value in self.raw.items() if key.startswith("spark.")}
-        return written if local_cores(self.master) is not None else requested_resources(self.raw) | written
+        if local_cores(self._master) is not None:
+            return written
+        asked = requested_resources(self.raw) | written
+        if not (self._master.startswith("k8s://") and asked.get(_INSTANCES, "").strip() == "0"):
+            return asked
+        del asked[_INSTANCES]  # a number that Spark refuses
+        cores = asked.get("spark.executor.cores") or asked.get("spark.driver.cores") or "1"
+        return asked | {keys.SPARK_MASTER.name: f"local[{cores}]"}
 
     @property
     def connect(self) -> tuple[str, ...]:
@@ -82,6 +96,11 @@ class SparkSettings(Section):
     def driver_memory(self) -> str:
         """The heap of the driver, in Spark's words."""
         return self.options.get("spark.driver.memory", "1g")
+
+    @property
+    def executor_memory(self) -> str:
+        """The memory of an executor, in Spark's words."""
+        return self.options.get("spark.executor.memory", "1g")
 
     @property
     def driver_java_options(self) -> str:

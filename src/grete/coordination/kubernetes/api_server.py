@@ -92,14 +92,20 @@ class ApiServer:
             return None
         return self._document(answer, path)
 
-    def remove(self, path: str, expected: Mapping[str, str], timeout_s: float) -> bool:
+    def remove(
+        self, path: str, expected: Mapping[str, str], timeout_s: float, grace_s: int | None = None
+    ) -> bool:
         """Remove the object, if it still is what was read: `uid` and `resourceVersion`; False when it is not.
+
+        `grace_s` is how long a pod has for its end, where not its own; with 0 it is forgotten at once, also where
+        nobody knows whether it has ended.
 
         Raises:
             CoordinationUnreachable: no answer in time; it may have been removed.
             CoordinationError: refused.
         """
-        answer = self._request("DELETE", path, timeout_s, {"preconditions": dict(expected)})
+        grace = {} if grace_s is None else {"gracePeriodSeconds": grace_s}
+        answer = self._request("DELETE", path, timeout_s, {"preconditions": dict(expected), **grace})
         if _is_status(answer, _CONFLICT, _NOT_FOUND):
             return False
         self._document(answer, path)

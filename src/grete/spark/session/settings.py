@@ -17,6 +17,7 @@ import pyspark
 from grete.config.settings import Settings
 from grete.config.settings.spark import SparkSettings, local_cores
 from grete.config.time_zone import BEFORE, TIME_ZONE
+from grete.environment import POD_IP, POD_NAME
 from grete.spark.session.defaults import (
     ALWAYS,
     DAEMON,
@@ -139,8 +140,12 @@ def _where(spark: SparkSettings) -> dict[str, str]:
     """Defaults that depend on where executors are."""
     if spark.is_local:
         return values(ON_THIS_MACHINE)
-    host = _address_towards(spark.master)
     found = values(ON_A_CLUSTER)
+    if pod := os.environ.get(POD_NAME):
+        found["spark.kubernetes.driver.pod.name"] = pod  # executors end with it
+    if own := os.environ.get(POD_IP):
+        return found | {"spark.driver.host": own, "spark.driver.bindAddress": own}
+    host = _address_towards(spark.master)
     return found if host is None else {**found, "spark.driver.host": host}
 
 

@@ -5,7 +5,7 @@ environment that the launcher was given. Where containers are programs, this mod
 `python -m grete.testing.conformance.launch`. Where a container that does not listen can be ended from outside, as it
 should be wherever it can, subclass `KillingLauncherConformance`. `CAN_ADOPT` is False where a container ends with its
 launcher's process; where it is True there is a fixture `another` as well, the launcher of the coordinator that comes
-next.
+next. `STOPS_BY_DIRECTIVE` is True where nothing but the coordinator's answer to a heartbeat asks for an end.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from grete.environment import CONTAINER_EPOCH
+from grete.environment import CONTAINER_EPOCH, CONTAINER_ID
 from grete.exit_report import write_report
 from grete.launch.base import ContainerExit, ContainerStart, Launcher
 from grete.model.ending import ContainerEnd, ExitCode, Failure, failure_of
@@ -45,17 +45,28 @@ def behave(environment: Mapping[str, str], stop: threading.Event) -> int:
     if order == "fail":
         return ContainerEnd(ExitCode.POISON, FAILURE)
     if order == "run":
-        return 0 if stop.wait(_PATIENCE_S) else 99
+        directive = _directive(Path(environment["GRETE_SUITE_FILE"]), environment[CONTAINER_ID])
+        until_s = time.monotonic() + _PATIENCE_S
+        while time.monotonic() < until_s:
+            if stop.wait(0.05) or directive.exists():
+                return 0
+        return 99
     if order == "run deaf":
         threading.Event().wait(_PATIENCE_S)
         return 99
     return int(order)
 
 
+def _directive(file: Path, id_: str) -> Path:
+    """It is there when the container is directed to stop, as its coordinator would answer."""
+    return file.with_name(f"{file.name}-stop-{id_}")
+
+
 class LauncherConformance:
     """The suite."""
 
     CAN_ADOPT = True
+    STOPS_BY_DIRECTIVE = False
 
     @pytest.fixture
     def file(self, tmp_path: Path) -> Path:
@@ -66,7 +77,7 @@ class LauncherConformance:
         self, file: Path, order: str, *, id_: ContainerId = ZERO, epoch: int = 1, word: str = ""
     ) -> ContainerStart:
         orders = {"GRETE_SUITE_ORDER": order, "GRETE_SUITE_WORD": word, "GRETE_SUITE_FILE": str(file)}
-        orders[CONTAINER_EPOCH] = str(epoch)
+        orders |= {CONTAINER_ID: id_, CONTAINER_EPOCH: str(epoch)}
         return ContainerStart(id_, epoch, orders)
 
     def _running(self, launcher: Launcher, file: Path, start: ContainerStart) -> None:
@@ -74,6 +85,11 @@ class LauncherConformance:
         words = self._words(file)
         launcher.start(start)
         eventually(lambda: len(self._words(file)) > len(words), "its word", within_s=_PATIENCE_S)
+
+    def _ask_to_stop(self, launcher: Launcher, file: Path, id_: ContainerId = ZERO) -> None:
+        launcher.request_stop(id_)
+        if self.STOPS_BY_DIRECTIVE:
+            _directive(file, id_).touch()
 
     def _words(self, file: Path) -> list[str]:
         return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
@@ -134,7 +150,7 @@ class LauncherConformance:
         start = self._start(file, "run", word="once")
         self._running(launcher, file, start)
         launcher.start(start)
-        launcher.request_stop(ZERO)
+        self._ask_to_stop(launcher, file)
         self._exits(launcher)
         assert self._words(file) == ["once"]
         assert launcher.exits() == []
@@ -144,7 +160,7 @@ class LauncherConformance:
         self._running(launcher, file, self._start(file, "run"))
         launcher.start(self._start(file, "1", id_=ONE))
         assert [ended.container_id for ended in self._exits(launcher)] == [ONE]
-        launcher.request_stop(ZERO)
+        self._ask_to_stop(launcher, file)
         assert [(ended.container_id, ended.exit_code) for ended in self._exits(launcher)] == [(ZERO, 0)]
 
     def test_a_container_that_is_asked_to_stop_ends_well(self, launcher: Launcher, file: Path) -> None:
@@ -152,7 +168,7 @@ class LauncherConformance:
         self._running(launcher, file, self._start(file, "run"))
         assert launcher.exits() == []
         launcher.request_stop(ContainerId("unknown"))
-        launcher.request_stop(ZERO)
+        self._ask_to_stop(launcher, file)
         assert [ended.exit_code for ended in self._exits(launcher)] == [0]
         launcher.request_stop(ZERO)
 
@@ -179,7 +195,7 @@ class LauncherConformance:
         self._running(launcher, file, self._start(file, "run", epoch=2))
         assert [ended.epoch for ended in self._exits(launcher)] == [1]
         launcher.start(self._start(file, "run", epoch=1))
-        launcher.request_stop(ZERO)
+        self._ask_to_stop(launcher, file)
         assert [(ended.epoch, ended.exit_code) for ended in self._exits(launcher)] == [(2, 0)]
 
     @pytest.mark.parametrize("how", ["stop", "kill"])
@@ -201,10 +217,16 @@ class LauncherConformance:
         assert another.handle(ZERO) == handle
         another.start(start)
         assert another.exits() == []
-        (another.request_stop if how == "stop" else another.kill)(ZERO)
+        if how == "stop":
+            self._ask_to_stop(another, file)
+        else:
+            another.kill(ZERO)
         (ended,) = self._exits(another)
         assert (ended.container_id, ended.epoch) == (ZERO, 4)
-        assert (ended.exit_code == 0) == (how == "stop")
+        if how == "stop":
+            assert ended.exit_code == 0
+        elif not self.STOPS_BY_DIRECTIVE:  # there a kill asks by SIGTERM first
+            assert ended.exit_code != 0
         assert len(self._words(file)) == 1
 
     @pytest.mark.parametrize("handle", ["", "what is this?", "a/b/c", "boot/1/0", "boot/999999999/0"])

@@ -1,0 +1,139 @@
+"""A job on Kubernetes whose containers are pods of their own, on several nodes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.fault.job_on_kafka import PATIENT
+from tests.support.deployed_job import DeployedJob, PodNode, job_on_kubernetes
+
+from grete.testing.kafka_broker import KafkaCluster
+from grete.testing.waiting import eventually
+from grete_workbench.kube_apiserver import KubeApiServer
+
+pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(500)]
+SEVERAL = {"spark.executor.cores": "1", "job.container.count": "2"}
+
+
+@pytest.fixture
+def job(
+    request: pytest.FixtureRequest,
+    kubernetes: KubeApiServer,
+    kafka: KafkaCluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[DeployedJob]:
+    """Of two containers; the parameter is how many executors each has, in pods of their own."""
+    settings = {**PATIENT, **SEVERAL, "spark.executor.instances": getattr(request, "param", "0")}
+    with job_on_kubernetes(kubernetes, kafka, tmp_path, monkeypatch, settings) as made:
+        yield made
+
+
+def containers(job: DeployedJob) -> dict[str, str]:
+    """The pods in which containers run, by the containers' numbers."""
+    [found] = job.answer("deploy", "status")
+    running = [one for one in found["containers"] if one["state"].startswith("running")]
+    return {one["container"]: one["where"].partition(" ")[0] for one in running}
+
+
+def pid(job: DeployedJob, pod: str) -> int:
+    return int((job.pods / pod / "pid").read_text())
+
+
+@pytest.mark.parametrize("job", ["0", "1"], indirect=True)
+def test_containers_that_are_pods_outlive_their_coordinator_and_are_started_again_elsewhere(
+    job: DeployedJob, kubernetes: KubeApiServer
+) -> None:
+    """Killed, drained from their node, lost with it; more of them; and at last stopped."""
+    job.nodes.append(PodNode(kubernetes, job.namespace, job.pods, 2))
+    job.send(200)
+    name = job.answer("deploy", "apply")["id"]
+    job.await_counted(job.pod_logs)
+    first = containers(job)
+    assert set(first) == {"0", "1"}, job.pod_logs()
+
+    os.kill(pid(job, f"{name}-0"), signal.SIGKILL)
+    job.send(200)
+    job.await_counted(job.pod_logs)
+    eventually(lambda: len(job.starts()) == 2, "another attempt", context=job.pod_logs)
+    eventually(
+        lambda: sum(row.event == "container-adopted" for row in job.history()) == 2,
+        "both adopted",
+        context=job.pod_logs,
+    )
+    assert containers(job) == first
+
+    began_s = time.monotonic()
+    os.kill(pid(job, first["0"]), signal.SIGKILL)
+    job.send(200)
+    job.await_counted(job.pod_logs)
+    print("killed_to_all_outputs_s", round(time.monotonic() - began_s, 1))
+    second = containers(job)
+    assert second["0"] != first["0"]
+    assert second["1"] == first["1"]
+    [ended] = [row.details for row in job.history() if row.event == "container-exited"]
+    assert ended["exit_code"] == "-9", ended
+
+    assert job.run("stop").returncode == 0
+    eventually(lambda: (job.state() or job).state == "stopped", "the end of the job", context=job.pod_logs)
+    eventually(lambda: not containers(job), "no container", context=job.pod_logs)
+    job.assert_each_counted_once()
+    assert job.answer("deploy", "kill") == {"ended": [name]}
+    assert job.answer("deploy", "status") == []
+
+
+def test_a_drained_node_a_lost_one_and_more_containers_cost_no_record(
+    job: DeployedJob, kubernetes: KubeApiServer
+) -> None:
+    """A drain asks for the end of pods; a lost node says nothing, and is given up by the cluster."""
+    job.nodes.append(PodNode(kubernetes, job.namespace, job.pods, 2))
+    job.send(200)
+    name = job.answer("deploy", "apply")["id"]
+    job.await_counted(job.pod_logs)
+    pods = f"/api/v1/namespaces/{job.namespace}/pods"
+    drained = containers(job)["0"]
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": drained}}
+    kubernetes.call("POST", f"{pods}/{drained}/eviction", eviction)
+    job.send(200)
+    job.await_counted(job.pod_logs)
+    eventually(lambda: containers(job).get("0", drained) != drained, "another pod", context=job.pod_logs)
+    [ended] = [row.details for row in job.history() if row.event == "container-exited"]
+    assert (ended["exit_code"], ended["meaning"]) == ("6", "stopped"), ended
+
+    assert job.run("config", "set", "job.container.count=1").returncode == 0
+    eventually(lambda: set(containers(job)) == {"0"}, "one container", context=job.pod_logs)
+    job.send(200)
+    job.await_counted(job.pod_logs)
+    assert job.run("config", "set", "job.container.count=2").returncode == 0
+    eventually(lambda: set(containers(job)) == {"0", "1"}, "two containers", context=job.pod_logs)
+
+    muted = node_of(job, containers(job)["1"])
+    job.nodes.append(PodNode(kubernetes, job.namespace, job.pods, 3))
+    lose(job, kubernetes, muted, PodNode.mute)
+    lose(job, kubernetes, node_of(job, containers(job)["1"]), PodNode.kill)
+    job.assert_each_counted_once()
+    assert job.answer("deploy", "kill") == {"ended": [name]}
+
+
+def lose(job: DeployedJob, kubernetes: KubeApiServer, name: str, how: Callable[[PodNode], None]) -> None:
+    """Something happens to the node, and the cluster gives it up: the job goes on without it."""
+    job.send(200)
+    began_s = time.monotonic()
+    how(next(one for one in job.nodes if one.name == name))
+    job.send(200)
+    kubernetes.call("DELETE", f"/api/v1/nodes/{name}")
+    job.await_counted(job.pod_logs)
+    print(f"{how.__name__}_to_all_outputs_s", round(time.monotonic() - began_s, 1))
+    assert name not in {node_of(job, pod) for pod in containers(job).values()}
+
+
+def node_of(job: DeployedJob, pod: str) -> str:
+    [found] = job.answer("deploy", "status")
+    return next(
+        one["where"].rpartition(" ")[2] for one in found["containers"] if one["where"].startswith(f"{pod} ")
+    )
