@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from tests.fault.job_on_kafka import PATIENT
 from tests.support.deployed_job import DeployedJob, PodNode, job_on_kubernetes
 
@@ -17,6 +18,16 @@ from grete.testing.waiting import eventually
 from grete_workbench.kube_apiserver import KubeApiServer
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(500)]
+KILLED_AT = (
+    "launch.started",
+    "coordinator.launched",
+    "change.adopted",
+    "change.granted",
+    "container.locality-written",
+    "container.fence-raised",
+    "executor.before-commit",
+    "executor.committed",
+)
 SEVERAL = {"spark.executor.cores": "1", "job.container.count": "2"}
 
 
@@ -105,6 +116,17 @@ def test_a_drained_node_a_lost_one_and_more_containers_cost_no_record(
     [ended] = [row.details for row in job.history() if row.event == "container-exited"]
     assert (ended["exit_code"], ended["meaning"]) == ("6", "stopped"), ended
 
+    for wanted in ("node-1", "node-2"):
+        assert job.run("container", "move", "1", "--to", wanted).returncode == 0
+        eventually(lambda to=wanted: hosts(job).get("1") == to, f"1 on {wanted}", context=job.pod_logs)
+    assert job.run("container", "move", "0", "--to", "nowhere").returncode == 0
+
+    def is_refused() -> bool:
+        return any("nowhere does not take it" in row.details.get("reason", "") for row in job.history())
+
+    eventually(is_refused, "no such host", within_s=90, context=job.pod_logs)
+    eventually(lambda: "0" in containers(job), "it goes elsewhere", context=job.pod_logs)
+
     assert job.run("config", "set", "job.container.count=1").returncode == 0
     eventually(lambda: set(containers(job)) == {"0"}, "one container", context=job.pod_logs)
     job.send(200)
@@ -130,6 +152,39 @@ def lose(job: DeployedJob, kubernetes: KubeApiServer, name: str, how: Callable[[
     job.await_counted(job.pod_logs)
     print(f"{how.__name__}_to_all_outputs_s", round(time.monotonic() - began_s, 1))
     assert name not in {node_of(job, pod) for pod in containers(job).values()}
+
+
+def test_coordinators_and_containers_that_die_at_any_step_lose_and_double_nothing(
+    job: DeployedJob, tmp_path: Path
+) -> None:
+    """Pods that were made and are in nobody's books, too. Each point kills one process."""
+    once = tmp_path / "once"
+    variables = [
+        {"name": "GRETE_FAILPOINT", "value": ",".join(f"{point}:kill" for point in KILLED_AT)},
+        {"name": "GRETE_FAILPOINT_ONCE", "value": str(once)},
+    ]
+    template = tmp_path / "pod.yml"
+    template.write_text(
+        yaml.safe_dump({"kind": "Pod", "spec": {"containers": [{"name": "grete", "env": variables}]}})
+    )
+    job.configure({"spark.kubernetes.driver.podTemplateFile": str(template)})
+    job.send(400)
+    name = job.answer("deploy", "apply")["id"]
+    job.await_counted(job.pod_logs)
+    eventually(lambda: set(containers(job)) == {"0", "1"}, "both containers", context=job.pod_logs)
+    assert job.run("container", "restart", "1").returncode == 0
+    eventually(
+        lambda: len(list(once.iterdir())) == len(KILLED_AT), "all points", within_s=120, context=job.pod_logs
+    )
+    job.send(200)
+    job.await_counted(job.pod_logs)
+    job.assert_each_counted_once()
+    assert job.answer("deploy", "kill") == {"ended": [name]}
+
+
+def hosts(job: DeployedJob) -> dict[str, str]:
+    """Where the job itself says that its containers run."""
+    return {one["container"]: one["host"] for one in job.answer("container", "list")}
 
 
 def node_of(job: DeployedJob, pod: str) -> str:

@@ -98,7 +98,7 @@ class Kubelet:
         for pod in pods:
             node = pod["spec"].get("nodeName", self.name)
             if node == self.name:
-                self._look_at(pod, owners)
+                self._look_at(pod, owners, nodes)
             elif node not in nodes:
                 self._forget(pod)
         for uid, running in list(self._pods.items()):
@@ -129,7 +129,7 @@ class Kubelet:
         }
         self._call("POST", f"/api/v1/namespaces/{metadata['namespace']}/pods", pod)
 
-    def _look_at(self, pod: Object, owners: set[str]) -> None:
+    def _look_at(self, pod: Object, owners: set[str], nodes: set[str]) -> None:
         metadata, phase = pod["metadata"], pod.get("status", {}).get("phase", "Pending")
         uid = metadata["uid"]
         if "deletionTimestamp" in metadata:
@@ -139,6 +139,11 @@ class Kubelet:
         elif uid in self._pods or phase in ("Succeeded", "Failed"):
             pass
         elif "nodeName" not in pod["spec"]:
+            wanted = _required(pod)
+            if wanted and self.name not in wanted:
+                if not wanted & nodes:
+                    self._report_unschedulable(pod)
+                return
             target = {"kind": "Node", "name": self.name}
             self._call(
                 "POST", _path(pod, "/binding"), {"metadata": {"name": metadata["name"]}, "target": target}
@@ -220,6 +225,15 @@ class Kubelet:
         named = {"name": container["name"], "image": container["image"], "imageID": ""}
         document = {"status": {**status, "containerStatuses": [{**named, **of_container}]}}
         self._request("PATCH", _path(pod, "/status"), document, _MERGE)
+
+    def _report_unschedulable(self, pod: Object) -> None:
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": "no such node",
+        }
+        self._request("PATCH", _path(pod, "/status"), {"status": {"conditions": [condition]}}, _MERGE)
 
     def _mounts(self, pod: Object, container: Object, place: Path) -> Iterator[tuple[Path, str]]:
         """Folders of this machine and where the pod has them."""
@@ -333,6 +347,14 @@ def _document(answer: HttpResponse) -> Object:
 
 def _path(pod: Object, below: str = "") -> str:
     return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}{below}"
+
+
+def _required(pod: Object) -> set[str]:
+    """The nodes of which a pod has to be on one; empty for any."""
+    affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
+    terms = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms", ())
+    fields = [field for term in terms for field in term.get("matchFields", ())]
+    return {name for field in fields if field["key"] == "metadata.name" for name in field["values"]}
 
 
 def _filled(place: Path, files: Mapping[str, bytes]) -> Path:

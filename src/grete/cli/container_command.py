@@ -7,6 +7,7 @@ import argparse
 from grete.cli.options import add_job_options, opened_job, seconds
 from grete.cli.output import print_json, print_table
 from grete.cli.watching import add_watch_option, watched
+from grete.config.choices import LauncherChoice
 from grete.errors import JobError
 from grete.model.ids import ContainerId
 
@@ -61,7 +62,7 @@ def _list(options: argparse.Namespace) -> int:
     return 0
 
 
-def _request(options: argparse.Namespace) -> int:
+def _request(options: argparse.Namespace, host: str = "") -> int:
     from grete.operations.orphans import end_orphans, orphans
 
     with opened_job(options) as handle:
@@ -70,7 +71,7 @@ def _request(options: argparse.Namespace) -> int:
             end_orphans(handle, [container], options.deadline, options.reason)
             return _print_ended(options)
         id_ = handle.requests.container(
-            ContainerId(options.container), options.action, options.deadline, options.reason
+            ContainerId(options.container), options.action, options.deadline, options.reason, host
         )
     if options.output == "json":
         print_json({"container": options.container, "requested": options.action, "id": id_})
@@ -90,14 +91,14 @@ def _print_ended(options: argparse.Namespace) -> int:
 
 
 def _move(options: argparse.Namespace) -> int:
-    """Launchers of this machine start containers where the coordinator runs, and nowhere else (S1-19)."""
+    """Pods go anywhere. Other containers are where the coordinator runs, and nowhere else (S1-19)."""
     with opened_job(options) as handle:
-        holder = handle.election.holder()
-        if holder is not None and options.to != holder.host:
+        holder, is_pod = handle.election.holder(), handle.settings.job.launcher == LauncherChoice.KUBERNETES
+        if holder is not None and not is_pod and options.to != holder.host:
             launcher = handle.settings.job.launcher
             raise JobError(
                 f"job.launcher={launcher} starts containers on {holder.host} only, where the coordinator runs; stop "
                 f"the job and run it on {options.to}, or name {holder.host}, which restarts the container there"
             )
     options.action = "restart"
-    return _request(options)
+    return _request(options, options.to if is_pod else "")

@@ -41,6 +41,7 @@ from grete.metadata.coordinator_stream import GENERATION, CoordinatorStream
 from grete.metadata.job_state import (
     REQUEST,
 )
+from grete.metadata.locality import LocalityManager
 from grete.metadata.startpoint_hand_over import DELIVERED_FOR_S
 from grete.metadata.startpoints import NAMESPACE as STARTPOINTS
 from grete.metadata.stream_compaction import StreamCompaction
@@ -125,6 +126,12 @@ class CoordinatedJob:
             trace=self._surroundings.trace(),
         )
         return made.variables()
+
+    def preferred_host(self, container: ContainerId) -> str:
+        """See coordinator.loop.Job: its last one, with host affinity."""
+        if not self._settings.job.is_host_affinity:
+            return ""
+        return LocalityManager(self._stream).read_locality().get(container, "")
 
     def fence_off(self, container: ContainerId, epoch: int) -> None:
         """See coordinator.loop.Job."""

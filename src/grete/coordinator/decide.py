@@ -224,6 +224,9 @@ def _requested(state: State, event: ContainerRequested, now_s: float) -> Decisio
     if container is None or state.phase is not Phase.RUNNING or event.container not in wanted:
         return state, ()
     details = {"container": event.container, "what": event.what, "reason": event.reason}
+    if event.host:
+        details["host"] = event.host
+        state = fields(state, event.container, host=event.host)
     record = RecordHistory("container-requested", details)
     if event.what != "stop" and not container.running:
         state = fields(state, event.container, held=False, done=False, given_up=False, failures=Failures())

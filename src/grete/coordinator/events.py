@@ -85,12 +85,13 @@ class ContainerSilent:
 
 @dataclass(frozen=True, slots=True)
 class ContainerRequested:
-    """An operator wants one container to `stop` (and stay stopped), `start` or `restart`."""
+    """An operator wants one container to `stop` (and stay stopped), `start` or `restart`, perhaps on a `host`."""
 
     container: ContainerId
     what: str
     deadline_s: float = 30.0
     reason: str = ""
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +150,11 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Start the container as incarnation `launch`."""
+    """Start the container as incarnation `launch`, on the host that an operator has asked for, if one has."""
 
     container: ContainerId
     launch: int
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,9 @@ class JobPort(Protocol):
     def environment(self, container: ContainerId, epoch: int) -> dict[str, str]:
         """The environment that a container is started with."""
 
+    def preferred_host(self, container: ContainerId) -> str:
+        """Where its stores may be; empty for anywhere."""
+
     def fence_off(self, container: ContainerId, epoch: int) -> None:
         """Refuse, from now on and wherever its tasks commit, every epoch of the container below this one."""
 
@@ -193,8 +196,8 @@ class CoordinatorLoop:
             case Grant(revision):
                 self._job.serve(revision)
                 failpoint("change.granted")
-            case Launch(container, launch):
-                self._launch(container, launch)
+            case Launch(container, launch, host):
+                self._launch(container, launch, host)
             case Pause(container, revision):
                 self.registry.direct(container, Directive(Command.PAUSE, revision))
             case Run(container):
@@ -224,7 +227,7 @@ class CoordinatorLoop:
         self._record("stepped-down", {"reason": reason})
         raise SteppedDown(f"epoch {self._renewal.epoch} lets another coordinator lead: {reason}")
 
-    def _launch(self, container: ContainerId, launch: int) -> None:
+    def _launch(self, container: ContainerId, launch: int, host: str) -> None:
         epoch = container_epoch(self._renewal.epoch, launch)
         self._launches[epoch] = (container, launch)
         self._serial += 1
@@ -236,7 +239,10 @@ class CoordinatorLoop:
         self.registry.assign(container, ContainerSlot(epoch, launch, run, self._serial, now_s, epoch))
         _log.info("launching container %s, epoch %s", container, epoch)
         try:
-            self._launcher.start(ContainerStart(container, epoch, self._job.environment(container, epoch)))
+            environment, last = self._job.environment(container, epoch), self._job.preferred_host(container)
+            self._launcher.start(
+                ContainerStart(container, epoch, environment, host or last, is_host_required=host != "")
+            )
         except OSError as error:  # no descriptor, no memory, no disk: as if it had ended at once
             _log.error("container %s was not started: %s", container, error)
             self.post(ContainerExited(container, launch, 1, f"it was not started: {error}"))

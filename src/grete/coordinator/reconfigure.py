@@ -260,8 +260,10 @@ def launch(state: State, id_: ContainerId) -> tuple[State, Launch]:
         done=False,
         given_up=False,
         restart_at_s=None,
+        host="",
     )
-    return replace(state, launches=number, containers={**state.containers, id_: now}), Launch(id_, number)
+    action = Launch(id_, number, before.host)
+    return replace(state, launches=number, containers={**state.containers, id_: now}), action
 
 
 def fields(state: State, id_: ContainerId, **changed: Any) -> State:

@@ -56,4 +56,6 @@ class RequestReader:
         for request in read_container_requests(self._stream):
             if request.epoch == self._epoch and request.id not in self._obeyed:
                 self._obeyed.add(request.id)
-                yield ContainerRequested(request.container, request.what, request.deadline_s, request.reason)
+                yield ContainerRequested(
+                    request.container, request.what, request.deadline_s, request.reason, request.host
+                )

@@ -91,6 +91,8 @@ class ContainerState:
     """The incarnation has committed a batch."""
     asked: str = ""
     """Why the incarnation was asked to end, if it was."""
+    host: str = ""
+    """Where an operator wants the next incarnation to run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,8 @@ from grete.text_logs import shortened
 
 _EPOCH = "grete/epoch"
 _LONGEST = 2_000
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _OUR_TURN = ("ContainerCreating", "PodInitializing")
 """Why a container waits that needs nobody."""
 _NO_REASONS = ("Error", "Completed")
@@ -46,6 +48,8 @@ class ContainerPod:
     gone_by_s: float | None = None
     """On the monotonic clock; None while nobody ends it."""
     said: str = ""
+    unplaced_s: float | None = None
+    """Since when no host takes it, on the monotonic clock."""
 
     @property
     def is_pending(self) -> bool:
@@ -111,7 +115,10 @@ class ContainerPods:
             "annotations": {**metadata.get("annotations", {}), _EPOCH: str(start.epoch)},
             "ownerReferences": [dict(owner) for owner in self.owners],
         }
-        return {**self.template, "metadata": made, "spec": {**spec, "containers": [ours, *others]}}
+        spec = {**spec, "containers": [ours, *others]}
+        if start.host:
+            spec["affinity"] = _towards(start, spec.get("affinity", {}))
+        return {**self.template, "metadata": made, "spec": spec}
 
     def seen(self) -> tuple[list[Object], str]:
         """All there are, and the version of that sight."""
@@ -129,6 +136,24 @@ class ContainerPods:
         """End one, if it is there."""
         one = self.namespace
         one.server.remove(one.path("Pod", name), {"uid": uid}, one.call_s, grace_s)
+
+
+def _towards(start: ContainerStart, affinity: Manifest) -> Manifest:
+    """The affinity of a pod for a host: before others, or for no other one. To be apart from its like counts less."""
+    kept = {kind: terms for kind, terms in affinity.items() if kind != "podAntiAffinity"}
+    nodes = dict(kept.get("nodeAffinity", {}))
+    is_it = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [start.host]}]}
+    if start.is_host_required:
+        terms = nodes.get(_REQUIRED, {}).get("nodeSelectorTerms") or [{}]
+        nodes[_REQUIRED] = {
+            "nodeSelectorTerms": [
+                {**term, "matchFields": [*term.get("matchFields", ()), *is_it["matchFields"]]}
+                for term in terms
+            ]
+        }
+    else:
+        nodes[_PREFERRED] = [*nodes.get(_PREFERRED, ()), {"weight": 100, "preference": is_it}]
+    return {**kept, "nodeAffinity": nodes}
 
 
 def container_number(pod: Object) -> int | None:
@@ -193,6 +218,17 @@ def killed_before(pod: ContainerPod) -> ContainerExit:
 def not_started(pod: ContainerPod, error: GreteError) -> ContainerExit:
     """Of one that the API server has refused."""
     return ContainerExit(pod.start.container_id, pod.start.epoch, 1, f"it was not started: {error}")
+
+
+def host_refused(pod: ContainerPod) -> ContainerExit:
+    """Of one that was not to be placed where an operator wants it: no failure, and it may go elsewhere."""
+    reason = f"host {pod.start.host} does not take it, or is not there; it goes where there is room"
+    return ContainerExit(pod.start.container_id, pod.start.epoch, -9, reason, left=True)
+
+
+def is_unplaced(there: Object) -> bool:
+    """Whether no host was found for it."""
+    return not there.spec.node_name and any(one.type == "PodScheduled" for one in there.status.conditions)
 
 
 def why_it_waits(there: Object) -> str:

@@ -22,6 +22,8 @@ from grete.deploy.container_pods import (
     epoch_of,
     gone,
     has_ended,
+    host_refused,
+    is_unplaced,
     killed_before,
     not_started,
     unheard,
@@ -29,6 +31,7 @@ from grete.deploy.container_pods import (
 )
 from grete.deploy.objects import Object
 from grete.errors import GreteError, JobError
+from grete.failpoints import failpoint
 from grete.launch.base import ContainerExit, ContainerStart, Launcher
 from grete.model.fence import leadership_of
 from grete.model.ids import ContainerId
@@ -39,6 +42,8 @@ _SECONDS = 1
 """What a pod has for its end that is killed: the node's kubelet sends SIGKILL after it."""
 _SILENT_S = 10.0
 """A pod that is there for longer than its end may take is on a node of which nobody hears."""
+_PLACED_WITHIN_S = 30.0
+"""So long a container waits for the host that an operator has named."""
 _AGAIN_S, _WATCH_S = 1.0, 30.0
 _END_S = 30.0
 
@@ -190,7 +195,7 @@ class PodLauncher(Launcher):
 
     def _next_look_s(self) -> float:
         asked = (*self._known.values(), *self._replaced)
-        if any(pod.is_pending or pod.gone_by_s is not None for pod in asked):
+        if any(pod.is_pending or (pod.gone_by_s, pod.unplaced_s) != (None, None) for pod in asked):
             return _AGAIN_S
         return _WATCH_S
 
@@ -214,6 +219,7 @@ class PodLauncher(Launcher):
             return
         namespace = self.pods.namespace
         namespace.create(self.pods.manifest(pod.start))
+        failpoint("launch.started")
         there = namespace.read("Pod", pod.name)
         if there is not None:
             pod.uid = there.metadata.uid
@@ -238,6 +244,9 @@ class PodLauncher(Launcher):
                 node = there.spec.node_name or "no node"
                 self._report(pod, unheard(pod, f"pod {pod.name} does not end: nothing is heard of {node}"))
                 self.pods.remove(pod.name, pod.uid, 0)
+            elif self._is_unplaced_for_long(pod, there):
+                self._report(pod, host_refused(pod))
+                self.pods.remove(pod.name, pod.uid, 0)
             else:
                 self._tell_why_it_waits(pod, there)
 
@@ -250,6 +259,14 @@ class PodLauncher(Launcher):
             grace_s = there.metadata.deletion_grace_period_seconds
             pod.gone_by_s = self.clock.monotonic_s() + grace_s + _SILENT_S
         return self.clock.monotonic_s() > pod.gone_by_s
+
+    def _is_unplaced_for_long(self, pod: ContainerPod, there: Object) -> bool:
+        """Whether the host that an operator wants has not taken it."""
+        if not (pod.start.is_host_required and is_unplaced(there)):
+            return False
+        if pod.unplaced_s is None:
+            pod.unplaced_s = self.clock.monotonic_s()
+        return self.clock.monotonic_s() > pod.unplaced_s + _PLACED_WITHIN_S
 
     def _report(self, pod: ContainerPod, end: ContainerExit) -> None:
         self._ended.append(end)

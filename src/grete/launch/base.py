@@ -24,6 +24,10 @@ class ContainerStart:
     container_id: ContainerId
     epoch: int
     environment: Mapping[str, str]
+    host: str = ""
+    """Where it shall run, for a launcher that knows several; empty for anywhere."""
+    is_host_required: bool = False
+    """Whether an operator has asked for that host; else the container was there last, and another one will do."""
 
 
 @dataclass(frozen=True, slots=True)

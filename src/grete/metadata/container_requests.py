@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from grete.metadata.job_state import REQUEST
 from grete.model.ids import ContainerId
 
 _PREFIX = "container/"
+_HOST = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9.]{0,251}[A-Za-z0-9])?")
 CONTAINER_REQUESTS = ("stop", "start", "restart")
 
 
@@ -23,14 +25,24 @@ class StoredContainerRequest:
     deadline_s: float
     id: str
     reason: str = ""
+    host: str = ""
+    """Where it shall run from then on, if it is launched."""
 
 
 def ask_container(
-    stream: CoordinatorStream, container: ContainerId, what: str, epoch: int, deadline_s: float, reason: str
+    stream: CoordinatorStream,
+    container: ContainerId,
+    what: str,
+    epoch: int,
+    deadline_s: float,
+    reason: str,
+    host: str = "",
 ) -> str:
     """Ask the coordinator with this epoch; returns the new request's id."""
     id_ = uuid.uuid4().hex
-    write_container_request(stream, StoredContainerRequest(container, what, epoch, deadline_s, id_, reason))
+    write_container_request(
+        stream, StoredContainerRequest(container, what, epoch, deadline_s, id_, reason, host)
+    )
     return id_
 
 
@@ -42,6 +54,7 @@ def write_container_request(stream: CoordinatorStream, request: StoredContainerR
         "deadline-s": str(request.deadline_s),
         "id": request.id,
         "reason": request.reason,
+        **({"host": request.host} if request.host else {}),
     }
     stream.append([stream.entry(REQUEST, _PREFIX + request.container, values)])
 
@@ -56,11 +69,15 @@ def read_container_requests(stream: CoordinatorStream) -> list[StoredContainerRe
         try:
             container = ContainerId(key.removeprefix(_PREFIX))
             epoch, deadline_s = int(values["epoch"]), float(values["deadline-s"])
-            reason = values.get("reason", "")
+            reason, host = values.get("reason", ""), values.get("host", "")
+            if host and not _HOST.fullmatch(host):
+                continue
             if values["what"] not in CONTAINER_REQUESTS or not 0 <= deadline_s < float("inf"):
                 continue
             found.append(
-                StoredContainerRequest(container, values["what"], epoch, deadline_s, values["id"], reason)
+                StoredContainerRequest(
+                    container, values["what"], epoch, deadline_s, values["id"], reason, host
+                )
             )
         except (KeyError, ValueError):
             continue

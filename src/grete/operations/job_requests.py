@@ -43,8 +43,10 @@ class JobRequests:
         write_request(self._stream, Request(RequestKind.STEP_DOWN, epoch, reason))
         return epoch
 
-    def container(self, container: ContainerId, what: str, deadline_s: float, reason: str) -> str:
-        """Ask to `stop`, `start` or `restart` one container; returns the request's id.
+    def container(
+        self, container: ContainerId, what: str, deadline_s: float, reason: str, host: str = ""
+    ) -> str:
+        """Ask to `stop`, `start` or `restart` one container, on a host if one is named; returns the request's id.
 
         Raises:
             JobError: the job is not running, or has no such container.
@@ -55,4 +57,4 @@ class JobRequests:
             raise JobError(
                 f"job {self._job.shown} has no container {container!r}{or_one_of(container, known)}"
             )
-        return ask_container(self._stream, container, what, epoch, deadline_s, reason)
+        return ask_container(self._stream, container, what, epoch, deadline_s, reason, host)

@@ -16,12 +16,15 @@ from grete.coordinator.heartbeat_registry import ContainerSlot, HeartbeatRegistr
 from grete.coordinator.loop import CoordinatorLoop
 from grete.coordinator.metadata_manager import MetadataMetrics
 from grete.coordinator.renewal import Renewal
+from grete.coordinator.request_reader import RequestReader
 from grete.coordinator.state import ContainerSpec, Phase, State
 from grete.coordinator.view import View
 from grete.keyed_log.base import Entry, Fence
 from grete.keyed_log.memory import MemoryKeyedLog
 from grete.launch.base import ContainerExit, ContainerStart, Launcher
+from grete.metadata.container_requests import ask_container
 from grete.metadata.coordinator_stream import CoordinatorStream
+from grete.metadata.history import History
 from grete.metadata.launches import read_launches
 from grete.model.ids import ContainerId, JobId
 from grete.model.job import ContainerModel, JobModel
@@ -106,6 +109,9 @@ class Job:
     def environment(self, container: ContainerId, epoch: int) -> dict[str, str]:
         return {}
 
+    def preferred_host(self, container: ContainerId) -> str:
+        return "host-of-its-stores"
+
     def fence_off(self, container: ContainerId, epoch: int) -> None:
         pass
 
@@ -185,6 +191,25 @@ def test_a_request_over_http_is_looked_at_at_once(coordinator: Coordinator) -> N
     coordinator.view.requests.write("stop", None, 30, "a test")
     coordinator.view.requests.write("restart", "0", 30, "a test")
     assert coordinator._posted == [Tick(), Tick()]
+
+
+def test_a_host_that_is_asked_for_counts_for_the_next_incarnation_alone(coordinator: Coordinator) -> None:
+    """Without one it is the host of its stores, and any other will do; names that are no host's are passed over."""
+    ask_container(coordinator.stream, ZERO, "restart", coordinator.loop._renewal.epoch, 30, "", "no host!")
+    reader = RequestReader(coordinator.stream, coordinator.loop._renewal.epoch, 0)
+    assert list(reader.of_containers()) == []
+    ask_container(coordinator.stream, ZERO, "restart", coordinator.loop._renewal.epoch, 30, "", "node-3")
+    [asked] = reader.of_containers()
+    coordinator.loop.handle(asked)
+    coordinator.ends(0)
+    coordinator.ends(6)
+    assert [(one.host, one.is_host_required) for one in coordinator.containers.started] == [
+        ("host-of-its-stores", False),
+        ("node-3", True),
+        ("host-of-its-stores", False),
+    ]
+    [recorded] = [row for row in History(coordinator.stream).rows() if row.event == "container-requested"]
+    assert recorded.details["host"] == "node-3"
 
 
 def test_a_container_that_cannot_be_started_has_failed_and_is_started_again(coordinator: Coordinator) -> None:

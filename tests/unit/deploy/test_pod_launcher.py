@@ -6,7 +6,7 @@ Against the real one: `tests/conformance/test_kubernetes.py` and `tests/fault/te
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -339,3 +339,39 @@ def test_why_a_pod_waits_is_said_once(world: World, caplog: pytest.LogCaptureFix
     world.launcher.look()
     said = [one.getMessage().partition("waits: ")[2] for one in caplog.records if "waits" in one.getMessage()]
     assert said == ["Unschedulable 0/3 nodes", "ImagePullBackOff no such image"]
+
+
+def test_a_pod_is_on_the_host_that_was_asked_for_or_near_its_stores(world: World) -> None:
+    """What the template wants of nodes stays; that containers are apart counts less."""
+    template = world.pods.template["spec"]
+    zone = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
+    required, preferred = (
+        f"{how}DuringSchedulingIgnoredDuringExecution" for how in ("required", "preferred")
+    )
+    nodes = {required: {"nodeSelectorTerms": [zone]}, preferred: [{"weight": 1, "preference": zone}]}
+    template["affinity"] = {"nodeAffinity": nodes, "podAntiAffinity": {preferred: []}}
+    is_it = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-3"]}]}
+    asked = world.pods.manifest(replace(start(), host="node-3", is_host_required=True))["spec"]["affinity"]
+    assert asked == {"nodeAffinity": {**nodes, required: {"nodeSelectorTerms": [{**zone, **is_it}]}}}
+    last = world.pods.manifest(replace(start(), host="node-3"))["spec"]["affinity"]
+    assert last["nodeAffinity"][required] == nodes[required]
+    assert last["nodeAffinity"][preferred][1:] == [{"weight": 100, "preference": is_it}]
+    assert world.pods.manifest(start())["spec"]["affinity"] == template["affinity"]
+
+
+def test_a_host_that_takes_no_pod_within_half_a_minute_is_given_up(world: World) -> None:
+    world.launcher.start(replace(start(), host="nowhere", is_host_required=True))
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "no such node",
+    }
+    world.pod()["status"] = {"phase": "Pending", "conditions": [condition]}
+    for _ in range(2):
+        assert world.launcher.look() == []
+        world.clock.advance(16.0)
+    [ended] = world.launcher.look()
+    assert (ended.left, ended.may_live) == (True, False)
+    assert "host nowhere does not take it" in ended.reason
+    assert world.server.removed == [(world.pods.name(start()), 0)]

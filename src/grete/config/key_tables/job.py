@@ -334,7 +334,8 @@ HOST_AFFINITY = Key(
     "false",
     _QUERY,
     "Whether tasks stay in their containers when the number of these changes; with GroupByContainerIds, in those of "
-    "the host that they were on. With or without it, tasks begin again on machines that have their stores.",
+    "the host that they were on. With or without it, tasks begin again on machines that have their stores. Where "
+    "containers are pods, each begins again on its last host, if that has room.",
     renamed_from=("yarn.samza.host-affinity.enabled",),
 )
 STANDBY = Key(
