@@ -15,6 +15,7 @@ from grete.systems.commit_group import CommitGroup, SegmentWrite
 from grete.systems.local.system import LocalSystem
 from grete.systems.records import pack, unpack_changes
 from grete.tasks.stores.file import StoreFile
+from grete.tasks.stores.snapshot_places import FolderPlace
 from grete.tasks.stores.snapshots import snapshot_copies, take
 from grete.tasks.stores.warm_copy import standby_copies, take_over
 
@@ -54,7 +55,7 @@ def run(keys: int = KEYS) -> dict[str, float]:
         settle(taken, keys + BEHIND)
         warm_s = time.perf_counter() - begun
 
-        folder = directory / "snapshots"
+        folder = FolderPlace(directory / "snapshots")
         begun = time.perf_counter()
         whole = take(copy, folder, "changelog")
         first_s = time.perf_counter() - begun

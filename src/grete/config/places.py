@@ -27,3 +27,12 @@ def place_of(written: str) -> Path | str:
     if file is not None and file["host"] in _HERE:
         return Path(unquote(file["path"]))
     return written.rstrip("/")
+
+
+def without_user(address: str) -> str:
+    """An address for people: without user, password and options, of which one may be a key."""
+    scheme, separator, rest = address.partition("://")
+    if not separator:
+        return address
+    host, slash, path = rest.partition("?")[0].partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"

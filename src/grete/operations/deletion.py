@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from grete.checkpoint.store import CheckpointStore
 from grete.config.key_tables.job import LINEAGE_DIR
+from grete.config.places import without_user
 from grete.diagnostics.streams import JOB_COORDINATOR, diagnostics_config, log_stream_name
 from grete.errors import ConfigError, GreteError, StreamNotFound
 from grete.metadata.coordinator_stream import stream_name
@@ -24,6 +25,7 @@ from grete.model.ids import JobId, SystemStream, TaskName
 from grete.operations.job_handle import JobHandle
 from grete.operations.orphans import refuse_orphans
 from grete.spark.lineage.location import OnAsking, reach_address
+from grete.tasks.stores.snapshot_places import open_place
 
 if TYPE_CHECKING:
     from grete.spark.lineage.hadoop_files import HadoopLocation
@@ -80,7 +82,7 @@ def belongings(handle: JobHandle) -> Belongings:
         tuple(_checkpoint_copies(handle)),
         *_log_streams(handle),
         str(lineages) if is_elsewhere else "",
-        str(settings.job.snapshot_directory or ""),
+        without_user(settings.job.snapshot_location or ""),
     )
 
 
@@ -142,14 +144,19 @@ def delete_job(handle: JobHandle, on_asking: OnAsking) -> str:
         found, settings = belongings(handle), handle.settings
         job = settings.job
         standby, lineages = (of(handle.job, handle.home) for of in (job.standby_directory, job.lineage_place))
-        for folder in (Path(found.folder), standby, lineages, job.snapshot_directory):
+        for folder in (Path(found.folder), standby, lineages):
             if isinstance(folder, Path):
                 shutil.rmtree(folder, ignore_errors=True)
+        if job.snapshot_location is not None:
+            try:
+                open_place(job.snapshot_location, settings.azure).remove_all()
+            except (OSError, GreteError) as error:
+                why_left = "; ".join(filter(None, (why_left, f"{found.snapshots}: {error}")))
         if elsewhere is not None:
             try:
                 elsewhere.remove()
             except GreteError as error:
-                why_left = str(error)
+                why_left = "; ".join(filter(None, (why_left, str(error))))
         with _checkpoint_store(handle) as store:
             if store is not None:
                 store.delete(_tasks(handle))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,11 +30,14 @@ from grete.tasks.spec import RunnerSpec, StoreSpec, TaskProgress, TaskSpec
 from grete.tasks.stores.file import StoreFile
 from grete.tasks.stores.paths import store_identity, store_path
 from grete.tasks.stores.restoring import Restoring
+from grete.tasks.stores.snapshot_places import SnapshotPlace, open_place
 from grete.tasks.stores.snapshots import SnapshotTaker, snapshot_copies
 from grete.tasks.stores.warm_copy import Copy, standby_copies, take_over
 
 if TYPE_CHECKING:
     from grete.tasks.isolated.worker import HostedTask
+
+_log = logging.getLogger("grete.stores")
 
 
 class TaskWorker(Undoable):
@@ -99,21 +103,26 @@ class TaskWorker(Undoable):
         """What there is of it elsewhere."""
         standbys = [self._place(directory, store)[0] for directory in self._spec.standby_directories]
         yield from standby_copies(standbys, identity)
-        if (folder := self._snapshot_folder(store)) is not None:
-            yield from snapshot_copies(folder, identity)
+        if (place := self._snapshot_place(store)) is not None:
+            yield from snapshot_copies(place, identity)
 
-    def _snapshot_folder(self, store: StoreSpec) -> Path | None:
-        directory = self._settings.job.snapshot_directory
-        return (
-            None if directory is None else store_path(directory, self.task.name, store.name).with_suffix("")
-        )
+    def _snapshot_place(self, store: StoreSpec) -> SnapshotPlace | None:
+        """None without, and where an object store does not answer: a task does not stand still for its snapshots."""
+        location = self._settings.job.snapshot_location
+        try:
+            of_job = None if location is None else open_place(location, self._settings.azure)
+        except OSError as error:
+            _log.warning("task %s has no snapshots: %s", self.task.name, error)
+            return None
+        own = store_path(Path(), self.task.name, store.name).with_suffix("")
+        return None if of_job is None else of_job.below(*own.parts)
 
     def _takers_of_snapshots(self) -> Iterator[SnapshotTaker]:
         for store in self._spec.stores:
-            if (folder := self._snapshot_folder(store)) is not None:
+            if (place := self._snapshot_place(store)) is not None:
                 path, identity = self._place(self._spec.store_directory, store)
                 interval_ms = self._settings.job.snapshot_interval_ms
-                yield SnapshotTaker(path, identity, folder, interval_ms, self._clock.wall_ms)
+                yield SnapshotTaker(path, identity, place, interval_ms, self._clock.wall_ms)
 
     def _place(self, directory: str, store: StoreSpec) -> tuple[Path, str]:
         return (

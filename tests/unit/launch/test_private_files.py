@@ -18,6 +18,7 @@ from grete.model.streams import StreamSpec
 from grete.private_files import replace_file, tighten, tighten_home
 from grete.systems.local.system import LocalSystem
 from grete.tasks.stores.file import StoreFile
+from grete.tasks.stores.snapshot_places import FolderPlace
 from grete.tasks.stores.snapshots import take
 from grete.tasks.stores.warm_copy import standby_copies, take_over
 
@@ -58,7 +59,7 @@ def test_stores_and_their_copies_are_their_owners(tmp_path: Path) -> None:
     with closing(StoreFile(job / "stores" / "one.db", "log")) as store:
         store.settle(1, "", lambda start, end: [(b"k", b"v")], lambda data: [])
         take_over(job / "stores" / "two.db", standby_copies([job / "stores" / "one.db"], "log"))
-        assert take(store.path, tmp_path / "jobs" / "snapshots", "log") > 0
+        assert take(store.path, FolderPlace(tmp_path / "jobs" / "snapshots"), "log") > 0
         assert open_to_others(tmp_path / "jobs") == []
         assert sorted(one.name for one in job.rglob("*.db")) == ["one.db", "two.db"]
 

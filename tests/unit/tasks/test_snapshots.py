@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from grete.tasks.stores import snapshots as module
+from grete.tasks.stores import snapshot_places as module
 from grete.tasks.stores.file import StoreFile
+from grete.tasks.stores.snapshot_places import FolderPlace
 from grete.tasks.stores.snapshots import snapshot_copies, snapshots, take
 from grete.tasks.stores.warm_copy import take_over
 from grete.testing.counting import CountingTask
@@ -55,7 +56,7 @@ def restored(tmp_path: Path) -> tuple[int | None, dict[bytes, bytes]]:
     """What is there once a store that was lost has been taken over, and opened as a task does."""
     path = tmp_path / "elsewhere" / "counts.db"
     path.parent.mkdir()
-    position = take_over(path, snapshot_copies(tmp_path / "snapshots", CHANGELOG))
+    position = take_over(path, snapshot_copies(FolderPlace(tmp_path / "snapshots"), CHANGELOG))
     if position is None:
         return None, {}
     file = StoreFile(path, CHANGELOG)
@@ -66,24 +67,24 @@ def restored(tmp_path: Path) -> tuple[int | None, dict[bytes, bytes]]:
 
 
 def test_a_lost_store_comes_back_from_its_snapshot(store: StoreFile, tmp_path: Path) -> None:
-    written = take(store.path, tmp_path / "snapshots", CHANGELOG)
+    written = take(store.path, FolderPlace(tmp_path / "snapshots"), CHANGELOG)
     assert written == store.path.stat().st_size or written > 15_000 * 400
     assert restored(tmp_path) == (15_000, dict(CHANGES[:15_000]))
 
 
 def test_a_snapshot_costs_what_has_changed_and_two_are_kept(store: StoreFile, tmp_path: Path) -> None:
     folder = tmp_path / "snapshots"
-    whole = take(store.path, folder, CHANGELOG)
-    assert take(store.path, folder, CHANGELOG) == 0, "nothing has changed"
+    whole = take(store.path, FolderPlace(folder), CHANGELOG)
+    assert take(store.path, FolderPlace(folder), CHANGELOG) == 0, "nothing has changed"
     for position in (15_010, 15_020, 15_030):
         store.settle(position, "", lambda start, end: CHANGES[start:end], lambda packed: ())
-        assert 0 < take(store.path, folder, CHANGELOG) < whole / 2
+        assert 0 < take(store.path, FolderPlace(folder), CHANGELOG) < whole / 2
     assert len(list((folder / "blocks").iterdir())) > 8, "who may be about to need one finds it for an hour"
     for block in (folder / "blocks").iterdir():
         os.utime(block, (1, 1))
     store.settle(15_040, "", lambda start, end: CHANGES[start:end], lambda packed: ())
-    take(store.path, folder, CHANGELOG)
-    kept = snapshots(folder, CHANGELOG)
+    take(store.path, FolderPlace(folder), CHANGELOG)
+    kept = snapshots(FolderPlace(folder), CHANGELOG)
     assert [one.position for one in kept] == [15_040, 15_030]
     blocks = {path.name for path in (folder / "blocks").iterdir()}
     assert blocks == {name for one in kept for name in one.blocks}, "blocks of no snapshot are gone"
@@ -94,10 +95,10 @@ def test_a_damaged_snapshot_is_never_used_and_the_one_before_is(
     harm: str, store: StoreFile, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = tmp_path / "snapshots"
-    take(store.path, folder, CHANGELOG)
+    take(store.path, FolderPlace(folder), CHANGELOG)
     store.settle(15_010, "", lambda start, end: CHANGES[start:end], lambda packed: ())
-    take(store.path, folder, CHANGELOG)
-    newest, before = snapshots(folder, CHANGELOG)
+    take(store.path, FolderPlace(folder), CHANGELOG)
+    newest, before = snapshots(FolderPlace(folder), CHANGELOG)
     [only, *_] = [name for name in newest.blocks if name not in before.blocks]
     block, manifest = folder / "blocks" / only, folder / f"{15_010:020d}.json"
     match harm:
@@ -117,19 +118,20 @@ def test_a_damaged_snapshot_is_never_used_and_the_one_before_is(
 
 
 def test_a_snapshot_of_another_changelog_is_none(store: StoreFile, tmp_path: Path) -> None:
-    take(store.path, tmp_path / "snapshots", CHANGELOG)
-    assert snapshots(tmp_path / "snapshots", "changelog of a topic that was made again/0") == []
+    take(store.path, FolderPlace(tmp_path / "snapshots"), CHANGELOG)
+    assert snapshots(FolderPlace(tmp_path / "snapshots"), "changelog of a topic that was made again/0") == []
     other = filled(tmp_path / "other.db", 10, "another")
-    take(other.path, tmp_path / "snapshots", "another")
+    take(other.path, FolderPlace(tmp_path / "snapshots"), "another")
     other.close()
-    assert [one.changelog for one in snapshots(tmp_path / "snapshots", "another")] == ["another"]
+    assert [one.changelog for one in snapshots(FolderPlace(tmp_path / "snapshots"), "another")] == ["another"]
 
 
 KILLED = """
 import sys
 from pathlib import Path
+from grete.tasks.stores.snapshot_places import FolderPlace
 from grete.tasks.stores.snapshots import take
-take(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])
+take(Path(sys.argv[1]), FolderPlace(Path(sys.argv[2])), sys.argv[3])
 """
 
 
@@ -138,7 +140,7 @@ def test_killed_amid_a_snapshot_the_one_before_or_the_new_one_is_there(
     point: str, store: StoreFile, tmp_path: Path
 ) -> None:
     folder = tmp_path / "snapshots"
-    take(store.path, folder, CHANGELOG)
+    take(store.path, FolderPlace(folder), CHANGELOG)
     store.settle(16_000, "", lambda start, end: CHANGES[start:end], lambda packed: ())
     killed = subprocess.run(
         [sys.executable, "-c", KILLED, str(store.path), str(folder), CHANGELOG],
@@ -150,7 +152,7 @@ def test_killed_amid_a_snapshot_the_one_before_or_the_new_one_is_there(
     assert restored(tmp_path) == (position, dict(CHANGES[:position]))
     shutil.rmtree(tmp_path / "elsewhere")
     store.settle(17_000, "", lambda start, end: CHANGES[start:end], lambda packed: ())
-    take(store.path, folder, CHANGELOG)
+    take(store.path, FolderPlace(folder), CHANGELOG)
     assert restored(tmp_path) == (17_000, dict(CHANGES[:17_000]))
     assert not list(tmp_path.glob("*.snapshot")), "no copy is left behind"
 
@@ -159,7 +161,7 @@ def test_a_disk_without_room_leaves_the_snapshot_before(
     store: StoreFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "snapshots"
-    take(store.path, folder, CHANGELOG)
+    take(store.path, FolderPlace(folder), CHANGELOG)
     store.settle(16_000, "", lambda start, end: CHANGES[start:end], lambda packed: ())
 
     def no_room(*_: object, **__: object) -> None:
@@ -168,7 +170,7 @@ def test_a_disk_without_room_leaves_the_snapshot_before(
     with monkeypatch.context() as patched:
         patched.setattr(module, "replace_file", no_room)
         with pytest.raises(OSError, match="No space left"):
-            take(store.path, folder, CHANGELOG)
+            take(store.path, FolderPlace(folder), CHANGELOG)
     assert restored(tmp_path) == (15_000, dict(CHANGES[:15_000]))
 
 
@@ -181,7 +183,7 @@ def test_two_that_take_snapshots_of_one_store_leave_one_that_is_whole(
 
     def again(file: Path) -> None:
         for _ in range(5):
-            take(file, folder, CHANGELOG)
+            take(file, FolderPlace(folder), CHANGELOG)
 
     threads = [threading.Thread(target=again, args=(path,)) for path in (late.path, store.path)]
     for one in threads:
@@ -189,7 +191,7 @@ def test_two_that_take_snapshots_of_one_store_leave_one_that_is_whole(
     for one in threads:
         one.join()
     late.close()
-    take(store.path, folder, CHANGELOG)
+    take(store.path, FolderPlace(folder), CHANGELOG)
     assert restored(tmp_path) == (15_000, dict(CHANGES[:15_000]))
 
 

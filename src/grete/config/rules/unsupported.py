@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 
 from grete.config import aliases
 from grete.config.choices import SizingPolicy
 from grete.config.key_tables import autosizing, job, task
+from grete.config.places import place_of, without_user
 from grete.config.settings import Settings
 from grete.config.settings.deploy import Manager
 from grete.config.settings.streams import side_inputs
@@ -16,6 +18,7 @@ from grete.errors import ConfigError
 
 _PYTHON_FILES = "spark.submit.pyFiles"
 _ARCHIVES = (".tgz", ".tar.gz", ".tar", ".zip", ".pex", ".whl", ".egg")
+_OBJECT_STORES = ("s3", "gs", "gcs", "abfs")
 
 
 def unsupported(config: Mapping[str, str]) -> Iterator[str]:
@@ -31,6 +34,7 @@ def unsupported(config: Mapping[str, str]) -> Iterator[str]:
     yield from _side_inputs(config)
     yield from _autosizing(config)
     yield from _copies(config)
+    yield from _snapshots(config)
     if _launcher(config) == "thread" and config.get("job.container.count", "1").strip() != "1":
         yield (
             "job.launcher=thread runs one container only, since one process has one Spark; set job.launcher=process "
@@ -47,6 +51,25 @@ def unsupported(config: Mapping[str, str]) -> Iterator[str]:
             f"spark.submit.deployMode={mode}: a container is a driver on its coordinator's machine, and asks it over "
             f"loopback; remove the key, or let grete deploy run coordinator and container on YARN or Kubernetes"
         )
+
+
+def _snapshots(config: Mapping[str, str]) -> Iterator[str]:
+    key = job.SNAPSHOT_DIR.name
+    place = place_of(config.get(key, ""))
+    if isinstance(place, Path):
+        return
+    shown = f"{key}={without_user(place)}"
+    if place.partition(":")[0] not in _OBJECT_STORES:
+        yield (
+            f"{shown}: workers reach folders and object stores (s3://, gs://, abfs://); name one of these, or "
+            f"mount what is there as a folder"
+        )
+    elif not place.partition("://")[2].partition("?")[0].rpartition("@")[2].strip("/"):
+        yield f"{shown}: it names no bucket or container"
+    elif place.startswith("abfs://") and "@" in place:
+        yield f"{shown}: write abfs://CONTAINER/PATH; the account is that of azure.storage.connect"
+    elif place.startswith("abfs://") and (problem := Settings.of(config).azure.connect_problem):
+        yield f"{shown}: {problem}"
 
 
 def _side_inputs(config: Mapping[str, str]) -> Iterator[str]:

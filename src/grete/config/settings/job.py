@@ -162,10 +162,16 @@ class JobSettings(Section):
         return Path(named).absolute() if named else self.state_folder(home)
 
     @property
-    def snapshot_directory(self) -> Path | None:
-        """The folder of the job's snapshots of stores, None without."""
+    def snapshot_location(self) -> str | None:
+        """The folder or address of the job's snapshots of stores, references unresolved; None without."""
         named = self.raw.get(keys.SNAPSHOT_DIR.name)
-        return Path(named).absolute() / self.id.key if named else None
+        if not named:
+            return None
+        place = place_of(named)
+        if isinstance(place, Path):
+            return str(place.absolute() / self.id.key)
+        address, asks, options = place.partition("?")
+        return f"{address.rstrip('/')}/{self.id.key}{asks}{options}"
 
     def standby_directory(self, job: JobId, home: Path) -> Path:
         """The folder of a job's copies of store files."""

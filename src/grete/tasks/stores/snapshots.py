@@ -1,4 +1,4 @@
-"""Snapshots of a task's store in a folder that all machines see: what restores a store faster than its changelog.
+"""Snapshots of a task's store where all machines see them: what restores a store faster than its changelog.
 
 A snapshot is a copy of the store's file, cut into blocks that are named by their content. A block that is there is
 not written again, so a snapshot costs what has changed. A manifest names the blocks in their order, and the offset of
@@ -17,22 +17,27 @@ import secrets
 import threading
 import zlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import orjson
 
 from grete.errors import GreteError
 from grete.failpoints import failpoint
-from grete.private_files import private_directory, private_opener, replace_file
+from grete.private_files import private_opener
 from grete.tasks.stores.looking import position_of
+from grete.tasks.stores.snapshot_places import SnapshotPlace
 from grete.tasks.stores.warm_copy import Copy, copied
 
 _log = logging.getLogger("grete.stores")
 _BLOCK_BYTES = 1 << 20
 _KEPT = 2
 """The newest ones: where a block of one is damaged there is another."""
+_AT_ONCE = 16
+"""Blocks that are read side by side: an object store answers after 20 ms or so, and gives each its own time."""
 _BLOCKS, _MANIFEST, _COPY = "blocks", ".json", ".snapshot"
 _STAYS_S = 3600.0
 """A block of no snapshot stays so long after it was written or counted on."""
@@ -46,53 +51,64 @@ class DamagedSnapshot(GreteError):
 class Snapshot:
     """One that is there, as its manifest says."""
 
-    folder: Path
+    place: SnapshotPlace
     changelog: str
     position: int
     blocks: tuple[str, ...]
 
-    def is_whole(self) -> bool:
-        """Whether all of its blocks are there; what is in them is seen when they are read."""
-        return all((self.folder / _BLOCKS / name).exists() for name in self.blocks)
+    @property
+    def file(self) -> str:
+        """The name of its manifest."""
+        return f"{self.position:020d}{_MANIFEST}"
 
     def write_to(self, path: Path) -> None:
         """Make the file of it.
 
         Raises:
             DamagedSnapshot: a block is missing or damaged.
-            OSError: there is no room.
+            OSError: there is no room, or the place does not answer.
         """
-        with open(path, "wb", opener=private_opener) as file:
-            for name in self.blocks:
-                file.write(self._block(name))
+        blocks = iter(self.blocks)
+        with open(path, "wb", opener=private_opener) as file, ThreadPoolExecutor(_AT_ONCE) as readers:
+            while names := list(islice(blocks, _AT_ONCE)):
+                for content in readers.map(self._block, names):
+                    file.write(content)
 
     def _block(self, name: str) -> bytes:
         try:
-            content = (self.folder / _BLOCKS / name).read_bytes()
+            content = self.place.below(_BLOCKS).read(name)
         except FileNotFoundError as error:
-            raise DamagedSnapshot(f"block {name} of {self.folder} is not there") from error
+            raise DamagedSnapshot(f"block {name} of {self.place} is not there") from error
         if _name(content) != name:
-            raise DamagedSnapshot(f"block {name} of {self.folder} is damaged")
+            raise DamagedSnapshot(f"block {name} of {self.place} is damaged")
         return content
 
 
-def snapshots(folder: Path, changelog: str) -> list[Snapshot]:
-    """Those of this very changelog, the furthest first. What is no manifest, or a damaged one, is none."""
-    found = (_read(path) for path in folder.glob(f"*{_MANIFEST}"))
+def snapshots(place: SnapshotPlace, changelog: str) -> list[Snapshot]:
+    """Those of this very changelog, the furthest first. What is no manifest, or a damaged one, is none.
+
+    Raises:
+        OSError: the place does not answer.
+    """
+    found = (_read(place, name) for name in place.files() if name.endswith(_MANIFEST))
     ours = (one for one in found if one is not None and one.changelog == changelog)
     return sorted(ours, key=lambda one: one.position, reverse=True)
 
 
-def snapshot_copies(folder: Path, changelog: str) -> list[Copy]:
-    """The same, as copies that a store can be taken over from."""
-    found = snapshots(folder, changelog)
-    return [Copy(one.position, f"the snapshot in {folder}", one.write_to) for one in found]
-
-
-def _read(path: Path) -> Snapshot | None:
+def snapshot_copies(place: SnapshotPlace, changelog: str) -> list[Copy]:
+    """The same, as copies that a store can be taken over from; none where the place does not answer."""
     try:
-        document = orjson.loads(path.read_bytes())
-        one = Snapshot(path.parent, document["changelog"], document["position"], tuple(document["blocks"]))
+        found = snapshots(place, changelog)
+    except OSError as error:
+        _log.warning("no snapshots of %s can be seen, so a changelog is read instead: %s", place, error)
+        return []
+    return [Copy(one.position, f"the snapshot in {place}", one.write_to) for one in found]
+
+
+def _read(place: SnapshotPlace, name: str) -> Snapshot | None:
+    try:
+        document = orjson.loads(place.read(name))
+        one = Snapshot(place, document["changelog"], document["position"], tuple(document["blocks"]))
         return one if document["digest"] == _digest(one) else None
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
         return None
@@ -106,47 +122,50 @@ def _name(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def take(store: Path, folder: Path, changelog: str) -> int:
+def take(store: Path, place: SnapshotPlace, changelog: str) -> int:
     """Write a snapshot of a store's file, and remove older ones; returns how many bytes were written.
 
     Nothing where the newest one is at the same offset. The file may be in use.
 
     Raises:
-        OSError: there is no room, or the folder cannot be written. Older snapshots stay.
+        OSError: there is no room, or the place cannot be written. Older snapshots stay.
         apsw.Error: the file cannot be read.
     """
-    there = [one for one in snapshots(folder, changelog) if one.is_whole()]
+    blocks = place.below(_BLOCKS)
+    present = blocks.files()
+    there = [one for one in snapshots(place, changelog) if present.keys() >= set(one.blocks)]
     if position_of(store, changelog) <= (there[0].position if there else 0):
         return 0
-    private_directory(folder / _BLOCKS)
     copy = store.with_name(f"{store.name}.{secrets.token_hex(4)}{_COPY}")
+    counted_on = {name for one in there[:_KEPT] for name in one.blocks}
     try:
         copied(store, copy)
-        position, (written, names) = position_of(copy, changelog), _write_blocks(copy, folder / _BLOCKS)
+        position, (written, names) = position_of(copy, changelog), _write_blocks(copy, blocks, counted_on)
     finally:
         copy.unlink(missing_ok=True)
     failpoint("snapshot.blocks-written")
-    one = Snapshot(folder, changelog, position, names)
+    one = Snapshot(place, changelog, position, names)
     manifest = {"changelog": changelog, "position": position, "blocks": names, "digest": _digest(one)}
-    replace_file(folder / f"{position:020d}{_MANIFEST}", orjson.dumps(manifest), is_durable=True)
+    place.write(one.file, orjson.dumps(manifest))
     failpoint("snapshot.written")
-    old_s = folder.stat().st_mtime - _STAYS_S  # by the clock of the folder: machines may differ
-    _remove_others(folder, [one, *there][:_KEPT], old_s)
+    _remove_others(place, [one, *there][:_KEPT])
     for left in store.parent.glob(f"{store.name}.*{_COPY}"):  # of a process that was killed
-        if left.stat().st_mtime < old_s:
+        if left.stat().st_mtime < store.stat().st_mtime - _STAYS_S:
             left.unlink(missing_ok=True)
     return written
 
 
-def _write_blocks(copy: Path, folder: Path) -> tuple[int, tuple[str, ...]]:
-    """Write those that are not there; returns how many bytes that were, and the names of all."""
+def _write_blocks(copy: Path, place: SnapshotPlace, there: set[str]) -> tuple[int, tuple[str, ...]]:
+    """Write those that no snapshot counts on; returns how many bytes that were, and the names of all.
+
+    One that is there and of no snapshot is written again: who removes old ones then leaves it.
+    """
     written, names = 0, list[str]()
     for block in _blocks_of(copy):
         names.append(_name(block))
-        try:
-            os.utime(folder / names[-1])  # who removes old ones leaves it
-        except FileNotFoundError:
-            replace_file(folder / names[-1], block, is_durable=True)
+        if names[-1] not in there:
+            place.write(names[-1], block)
+            there.add(names[-1])
             written += len(block)
     return written, tuple(names)
 
@@ -157,24 +176,22 @@ def _blocks_of(path: Path) -> Iterator[bytes]:
             yield block
 
 
-def _remove_others(folder: Path, kept: list[Snapshot], old_s: float) -> None:
+def _remove_others(place: SnapshotPlace, kept: list[Snapshot]) -> None:
     """Manifests, and old blocks: a new one may be of a snapshot that another process is about to finish."""
-    manifests = {f"{one.position:020d}{_MANIFEST}" for one in kept}
-    for path in folder.glob(f"*{_MANIFEST}"):
-        if path.name not in manifests:
-            path.unlink(missing_ok=True)
-    used = {name for one in kept for name in one.blocks}
-    for path in (folder / _BLOCKS).iterdir():
-        if path.name not in used:
-            with suppress(FileNotFoundError):
-                if path.stat().st_mtime < old_s:
-                    path.unlink()
+    manifests = {name: when_s for name, when_s in place.files().items() if name.endswith(_MANIFEST)}
+    for name in manifests.keys() - {one.file for one in kept}:
+        place.remove(name)
+    used, blocks = {name for one in kept for name in one.blocks}, place.below(_BLOCKS)
+    old_s = max(manifests.values(), default=0.0) - _STAYS_S
+    for name, when_s in blocks.files().items():
+        if name not in used and when_s < old_s:
+            blocks.remove(name)
 
 
-def _newest_ms(folder: Path) -> int:
+def _newest_ms(place: SnapshotPlace) -> int:
     written = [0.0]
     with suppress(OSError):
-        written += [path.stat().st_mtime for path in folder.glob(f"*{_MANIFEST}")]
+        written += [when_s for name, when_s in place.files().items() if name.endswith(_MANIFEST)]
     return int(max(written) * 1000)
 
 
@@ -210,18 +227,18 @@ class SnapshotTaker:
     """
 
     def __init__(
-        self, store: Path, changelog: str, folder: Path, interval_ms: int, now_ms: Callable[[], int]
+        self, store: Path, changelog: str, place: SnapshotPlace, interval_ms: int, now_ms: Callable[[], int]
     ) -> None:
         """The first is due after a part of the interval, another one for each store, so that not all are at once."""
         self._store = store
         self._changelog = changelog
-        self._folder = folder
+        self._place = place
         self._interval_ms = interval_ms
         self._now_ms = now_ms
-        self._due_ms = now_ms() + zlib.crc32(bytes(folder)) % interval_ms
+        self._due_ms = now_ms() + zlib.crc32(str(place).encode()) % interval_ms
         self._is_free = threading.Event()
         self._is_free.set()
-        self.good_ms = _newest_ms(folder)
+        self.good_ms = _newest_ms(place)
         """The wall clock's time at which the store was as the newest snapshot has it; 0 without one."""
 
     def look(self) -> None:
@@ -232,12 +249,12 @@ class SnapshotTaker:
             _WRITER.soon(self._take)
 
     def _take(self) -> None:
-        store, folder, began_ms = self._store, self._folder, self._now_ms()
+        store, place, began_ms = self._store, self._place, self._now_ms()
         try:
-            written = take(store, folder, self._changelog)
+            written = take(store, place, self._changelog)
             self.good_ms = began_ms
-            _log.info("snapshot of %s in %s: %d new bytes", store, folder, written)
+            _log.info("snapshot of %s in %s: %d new bytes", store, place, written)
         except Exception as error:  # noqa: BLE001 - a thread begins here, and all stores of the process wait for it
-            _log.warning("no snapshot of %s in %s, until the next one is due: %s", store, folder, error)
+            _log.warning("no snapshot of %s in %s, until the next one is due: %s", store, place, error)
         finally:
             self._is_free.set()

@@ -1,0 +1,271 @@
+"""Where snapshots of stores are: a folder that all machines see, or an object store.
+
+Both are files of names below a place. A file is written whole, never changed, and read by its name; `files` says when
+each was written, by the place's own clock, since machines may differ.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import shutil
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from grete.config.places import place_of, without_user
+from grete.config.secrets import resolve_secrets
+from grete.config.settings.azure import AzureAccount, AzureSettings
+from grete.errors import ConfigError
+from grete.private_files import private_directory, replace_file
+
+IN_AZURE = "abfs://"
+_ANSWER_S, _LET_BE_S = 20.0, 300.0
+T = TypeVar("T")
+
+
+class SnapshotPlace(ABC):
+    """Files by their names. Safe to use from several threads."""
+
+    @abstractmethod
+    def below(self, *names: str) -> SnapshotPlace:
+        """The place of that name, and so on; it need not be there."""
+
+    @abstractmethod
+    def files(self) -> dict[str, float]:
+        """The files here, and in seconds when each was written.
+
+        Raises:
+            OSError: the place does not answer.
+        """
+
+    @abstractmethod
+    def read(self, name: str) -> bytes:
+        """The content of a file.
+
+        Raises:
+            FileNotFoundError: it is not there.
+            OSError: the place does not answer.
+        """
+
+    @abstractmethod
+    def write(self, name: str, content: bytes) -> None:
+        """Durable on return, and at every moment there whole or not at all.
+
+        Raises:
+            OSError: there is no room, or no right to, or the place does not answer.
+        """
+
+    @abstractmethod
+    def remove(self, name: str) -> None:
+        """Remove a file; nothing where it is not there.
+
+        Raises:
+            OSError: no right to, or the place does not answer.
+        """
+
+    @abstractmethod
+    def remove_all(self) -> None:
+        """Remove everything at and below this place; nothing where there is none.
+
+        Raises:
+            OSError: the place does not answer.
+        """
+
+
+class FolderPlace(SnapshotPlace):
+    """A folder of this machine, also one that others see."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __str__(self) -> str:
+        return str(self._path)
+
+    def below(self, *names: str) -> FolderPlace:
+        """See SnapshotPlace."""
+        return FolderPlace(self._path.joinpath(*names))
+
+    def files(self) -> dict[str, float]:
+        """See SnapshotPlace."""
+        found = {}
+        with suppress(FileNotFoundError), os.scandir(self._path) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):
+                    if entry.is_file():
+                        found[entry.name] = entry.stat().st_mtime
+        return found
+
+    def read(self, name: str) -> bytes:
+        """See SnapshotPlace."""
+        return (self._path / name).read_bytes()
+
+    def write(self, name: str, content: bytes) -> None:
+        """See SnapshotPlace."""
+        private_directory(self._path)
+        replace_file(self._path / name, content, is_durable=True)
+
+    def remove(self, name: str) -> None:
+        """See SnapshotPlace."""
+        (self._path / name).unlink(missing_ok=True)
+
+    def remove_all(self) -> None:
+        """See SnapshotPlace."""
+        shutil.rmtree(self._path, ignore_errors=True)
+
+
+class ObjectStore:
+    """A client of an object store whose calls end in time, and which is let be for a while when one did not.
+
+    Arrow's clients wait for a server that takes a connection and says nothing for as long as it does: more than six
+    minutes were seen. A task that begins asks once for each of its stores.
+    """
+
+    def __init__(self, system: Any) -> None:
+        """`system` is a `pyarrow.fs.FileSystem`."""
+        self._system = system
+        self._away_until_s = float("-inf")
+
+    def call(self, work: Callable[[Any], T]) -> T:
+        """What the work on the system returns.
+
+        Raises:
+            FileNotFoundError: there is no such object.
+            OSError: refused, or no answer in time.
+        """
+        if time.monotonic() < self._away_until_s:
+            raise OSError("the object store did not answer a while ago, and is not asked again yet")
+        answers = queue.SimpleQueue[T | Exception]()
+
+        def answer() -> None:
+            try:
+                answers.put(work(self._system))
+            except Exception as error:  # noqa: BLE001 - a thread begins here, and who waits for it raises it
+                answers.put(error)
+
+        threading.Thread(target=answer, name="grete-object-store", daemon=True).start()
+        try:
+            found = answers.get(timeout=_ANSWER_S)
+        except queue.Empty:
+            self._away_until_s = time.monotonic() + _LET_BE_S
+            raise TimeoutError(f"the object store has not answered within {_ANSWER_S:g} s") from None
+        if isinstance(found, OSError):
+            raise found
+        if isinstance(found, Exception):
+            raise OSError(str(found)) from found
+        return found
+
+
+class ObjectPlace(SnapshotPlace):
+    """A prefix in a bucket or container, by Arrow's clients of object stores."""
+
+    def __init__(self, store: ObjectStore, path: str, shown: str) -> None:
+        """`shown` is for people and holds no key."""
+        self._store = store
+        self._path = path
+        self._shown = shown
+
+    def __str__(self) -> str:
+        return self._shown
+
+    def below(self, *names: str) -> ObjectPlace:
+        """See SnapshotPlace."""
+        path, shown = ("/".join((one.rstrip("/"), *names)) for one in (self._path, self._shown))
+        return ObjectPlace(self._store, path, shown)
+
+    def files(self) -> dict[str, float]:
+        """See SnapshotPlace."""
+        from grete.arrow import file_systems
+
+        chosen = file_systems().FileSelector(self._path, allow_not_found=True)
+        found = self._store.call(lambda system: system.get_file_info(chosen))
+        return {
+            one.base_name: one.mtime.timestamp() for one in found if one.is_file and one.mtime is not None
+        }
+
+    def read(self, name: str) -> bytes:
+        """See SnapshotPlace."""
+
+        def content(system: Any) -> bytes:
+            with system.open_input_stream(f"{self._path}/{name}") as file:
+                return bytes(file.read())
+
+        return self._store.call(content)
+
+    def write(self, name: str, content: bytes) -> None:
+        """See SnapshotPlace. An object is there when its upload has ended."""
+
+        def upload(system: Any) -> None:
+            with system.open_output_stream(f"{self._path}/{name}") as file:
+                file.write(content)
+
+        self._store.call(upload)
+
+    def remove(self, name: str) -> None:
+        """See SnapshotPlace."""
+        with suppress(FileNotFoundError):
+            self._store.call(lambda system: system.delete_file(f"{self._path}/{name}"))
+
+    def remove_all(self) -> None:
+        """See SnapshotPlace."""
+        with suppress(FileNotFoundError):
+            self._store.call(lambda system: system.delete_dir(self._path))
+
+
+def open_place(location: str, azure: AzureSettings) -> SnapshotPlace:
+    """The folder, or the place in an object store, of that path or address; `azure` says how to get in there.
+
+    Raises:
+        ConfigError: a reference cannot be resolved, or the address is none that Arrow's clients know.
+        OSError: the object store does not answer.
+    """
+    place = place_of(location)
+    if isinstance(place, Path):
+        return FolderPlace(place)
+    if location.startswith(IN_AZURE):
+        store, path = _in_azure(azure.account, os.getpid()), location.partition("://")[2]
+    else:
+        store, path = _by_address(resolve_secrets(location), os.getpid())
+    return ObjectPlace(store, path.rstrip("/"), without_user(location))
+
+
+@cache
+def _in_azure(account: AzureAccount, process: int) -> ObjectStore:
+    """The client of an account; one for each `process`, since connections do not come along where one is forked."""
+    from grete.arrow import file_systems
+
+    scheme, _, rest = account.blob_endpoint.partition("://")
+    host = rest.partition("/")[0]
+    # Arrow puts the account's name before a name that begins with a point, and behind any other
+    hosts = (host.removeprefix(account.name), host.removeprefix(account.name).replace(".blob.", ".dfs.", 1))
+    system = file_systems().AzureFileSystem(
+        account.name,
+        account_key=account.key or None,
+        sas_token=account.signature or None,
+        blob_storage_authority=hosts[0],
+        dfs_storage_authority=hosts[1],
+        blob_storage_scheme=scheme,
+        dfs_storage_scheme=scheme,
+    )
+    return ObjectStore(system)
+
+
+@cache
+def _by_address(address: str, process: int) -> tuple[ObjectStore, str]:
+    """As `_in_azure`, with the path."""
+    from grete.arrow import file_systems, pa
+
+    try:
+        system, path = file_systems().FileSystem.from_uri(address)
+    except (pa.ArrowException, ValueError) as error:
+        # what Arrow says repeats the address, and with it a key
+        raise ConfigError(
+            f"job.snapshot.dir={without_user(address)}: Arrow's clients of object stores do not take this address "
+            f"({type(error).__name__}); docs/availability.md has one of each kind"
+        ) from None
+    return ObjectStore(system), path

@@ -1,0 +1,211 @@
+"""Snapshots of stores in an object store: Azure's blobs, by the clients that are S3's and Google's as well."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from azure.storage.blob import BlobServiceClient, ContainerClient
+
+from grete.config.rules.validate import validate
+from grete.config.settings import Settings
+from grete.config.settings.azure import EMULATOR
+from grete.errors import ConfigError
+from grete.tasks.stores import snapshot_places as module
+from grete.tasks.stores.file import StoreFile
+from grete.tasks.stores.snapshot_places import SnapshotPlace, open_place
+from grete.tasks.stores.snapshots import snapshot_copies, snapshots, take
+from grete.tasks.stores.warm_copy import take_over
+from grete.testing.counting import CountingTask
+from grete.testing.job import JobUnderTest
+from grete.testing.waiting import eventually
+from grete_workbench.azurite import Azurite
+
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(240)]
+CONFIG = {
+    "job.name": "job",
+    "task.inputs": "local.in",
+    "task.outputs": "local.out",
+    "systems.local.samza.key.serde": "string",
+    "systems.local.samza.msg.serde": "json",
+    "systems.local.samza.offset.default": "oldest",
+    "stores.counts.factory": "grete.store.sqlite",
+    "job.snapshot.interval.ms": "60000",
+}
+CHANGELOG = "changelog/0"
+CHANGES = [(b"key%05d" % n, b"%0400d" % (n * 7919)) for n in range(12_000)]
+
+
+@pytest.fixture
+def container(azurite: Azurite) -> Iterator[ContainerClient]:
+    with BlobServiceClient.from_connection_string(azurite.bootstrap) as service:
+        yield service.create_container(f"snapshots-{uuid.uuid4().hex[:8]}")
+
+
+@pytest.fixture
+def config(azurite: Azurite, container: ContainerClient, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The key is in a variable."""
+    monkeypatch.setenv("SNAPSHOT_ACCOUNT", azurite.bootstrap)
+    place = f"abfs://{container.container_name}/of"
+    return {**CONFIG, "azure.storage.connect": "${env:SNAPSHOT_ACCOUNT}", "job.snapshot.dir": place}
+
+
+@pytest.fixture
+def place(config: dict[str, str]) -> SnapshotPlace:
+    return open_place(config["job.snapshot.dir"], Settings.of(config).azure).below("task", "counts")
+
+
+def settled(file: StoreFile, position: int) -> None:
+    file.settle(position, "", lambda start, end: CHANGES[start:end], lambda packed: ())
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[StoreFile]:
+    file = StoreFile(tmp_path / "counts.db", CHANGELOG)
+    settled(file, 10_000)
+    yield file
+    file.close()
+
+
+def restored(place: SnapshotPlace, tmp_path: Path) -> int | None:
+    path = tmp_path / uuid.uuid4().hex / "counts.db"
+    path.parent.mkdir()
+    position = take_over(path, snapshot_copies(place, CHANGELOG))
+    if position is not None:
+        file = StoreFile(path, CHANGELOG)
+        assert dict(file.scan(None, None)) == dict(CHANGES[:position])
+        file.close()
+    return position
+
+
+def test_a_store_comes_back_from_a_place_that_names_no_key(
+    place: SnapshotPlace, store: StoreFile, container: ContainerClient, tmp_path: Path
+) -> None:
+    whole = take(store.path, place, CHANGELOG)
+    assert restored(place, tmp_path) == 10_000
+    assert take(store.path, place, CHANGELOG) == 0, "nothing has changed"
+    for position in (10_010, 10_020, 10_030):
+        settled(store, position)
+        assert 0 < take(store.path, place, CHANGELOG) < whole
+    assert [one.position for one in snapshots(place, CHANGELOG)] == [10_030, 10_020]
+    assert restored(place, tmp_path) == 10_030
+    assert EMULATOR["AccountKey"][:10] not in str(place)
+    assert str(place).endswith(f"{container.container_name}/of/task/counts")
+    place.remove_all()
+    assert list(container.list_blobs()) == []
+    place.remove_all()
+
+
+@pytest.mark.parametrize("harm", ["flipped", "gone", "manifest"])
+def test_a_damaged_object_is_noticed_and_the_snapshot_before_counts(
+    harm: str, place: SnapshotPlace, store: StoreFile, container: ContainerClient, tmp_path: Path
+) -> None:
+    take(store.path, place, CHANGELOG)
+    settled(store, 10_010)
+    take(store.path, place, CHANGELOG)
+    newest, before = snapshots(place, CHANGELOG)
+    only = next(name for name in newest.blocks if name not in before.blocks)
+    blob = container.get_blob_client(f"of/task/counts/blocks/{only}")
+    match harm:
+        case "flipped":
+            blob.upload_blob(blob.download_blob().readall()[:-1] + b"\xff", overwrite=True)
+        case "gone":
+            blob.delete_blob()
+        case "manifest":
+            container.upload_blob(f"of/task/counts/{newest.file}", b"{}", overwrite=True)
+    assert restored(place, tmp_path) == 10_000
+    settled(store, 10_020)
+    take(store.path, place, CHANGELOG)
+    assert restored(place, tmp_path) == 10_020
+
+
+def test_a_task_goes_on_from_an_object_store_and_without_it(
+    azurite: Azurite, config: dict[str, str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that is away costs warnings, when a snapshot is due and when a store is lost, and no message."""
+    caplog.set_level("INFO")
+    with JobUnderTest(CountingTask, config, directory=tmp_path / "job") as job:
+
+        def count(*keys: str) -> None:
+            for key in keys:
+                job.send("local.in", 1, key=key)
+            job.run()
+
+        count("a", "b", "a")
+        job.clock.advance(60)
+        count("c")
+        eventually(lambda: "snapshot of" in caplog.text, "a snapshot")
+        count("a")
+        job.restart(lose_stores=True)
+        count("a")
+        assert "was taken over from the snapshot in abfs://" in caplog.text
+        assert job.messages("local.out")[-1] == 4
+        azurite.stop()
+        try:
+            job.clock.advance(60)
+            count("a")
+            eventually(lambda: "no snapshot of" in caplog.text, "a warning", within_s=60)
+            job.restart(lose_stores=True)
+            count("a")
+        finally:
+            azurite.start()
+        assert "so a changelog is read instead" in caplog.text
+        assert job.messages("local.out")[-1] == 6
+    assert EMULATOR["AccountKey"][:10] not in caplog.text
+
+
+def test_an_object_store_that_says_nothing_holds_a_task_up_once(
+    azurite: Azurite, place: SnapshotPlace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However many stores it has; and it is asked again after a while."""
+    monkeypatch.setattr(module, "_ANSWER_S", 1.0)
+    monkeypatch.setattr(module, "_LET_BE_S", 2.0)
+    azurite.pause()
+    began_s = time.monotonic()
+    try:
+        assert [snapshot_copies(place, CHANGELOG) for _ in range(50)] == [[]] * 50
+    finally:
+        azurite.resume()
+    assert 1.0 <= time.monotonic() - began_s < 2.5
+    assert "has not answered within 1 s" in caplog.text
+    eventually(lambda: not _refused(place), "it is asked again")
+
+
+def _refused(place: SnapshotPlace) -> bool:
+    try:
+        place.files()
+    except OSError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("hdfs://names/snapshots", "workers reach folders and object stores"),
+        ("abfs://container@account.dfs.core.windows.net/of", "write abfs://CONTAINER/PATH"),
+        ("abfs://container/of", "Missing azure.storage.connect"),
+        ("s3://", "names no bucket"),
+        ("s3://user:secret@?region=a", "names no bucket"),
+    ],
+)
+def test_what_workers_do_not_reach_is_refused_with_the_way_out(address: str, said: str) -> None:
+    config = {
+        **CONFIG,
+        "systems.local.samza.factory": "local",
+        "task.class": "a:B",
+        "job.snapshot.dir": address,
+    }
+    with pytest.raises(ConfigError, match=said) as refused:
+        validate(config)
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("address", ["s3://user:secret@bucket?no=option", "gs://secret@"])
+def test_an_address_that_is_none_is_refused_without_its_key(address: str) -> None:
+    with pytest.raises(ConfigError, match="do not take this address") as refused:
+        open_place(address, Settings.of(CONFIG).azure)
+    assert "secret" not in str(refused.value)
