@@ -60,7 +60,7 @@ def pid(job: DeployedJob, pod: str) -> int:
 def test_containers_that_are_pods_outlive_their_coordinator_and_are_started_again_elsewhere(
     job: DeployedJob, kubernetes: KubeApiServer
 ) -> None:
-    """Killed, drained from their node, lost with it; more of them; and at last stopped."""
+    """The coordinator is killed, then a container, then the coordinator's node is lost; at last all is stopped."""
     job.nodes.append(PodNode(kubernetes, job.namespace, job.pods, 2))
     job.send(200)
     name = job.answer("deploy", "apply")["id"]
@@ -90,8 +90,11 @@ def test_containers_that_are_pods_outlive_their_coordinator_and_are_started_agai
     [ended] = [row.details for row in job.history() if row.event == "container-exited"]
     assert ended["exit_code"] == "-9", ended
 
+    [found] = job.answer("deploy", "status")
+    lose(job, kubernetes, found["attempts"][0]["where"].rpartition(" ")[2], PodNode.kill)
+    eventually(lambda: len(job.starts()) == 3, "an attempt elsewhere", context=job.pod_logs)
     assert job.run("stop").returncode == 0
-    eventually(lambda: (job.state() or job).state == "stopped", "the end of the job", context=job.pod_logs)
+    await_state(job, "stopped")
     eventually(lambda: not containers(job), "no container", context=job.pod_logs)
     job.assert_each_counted_once()
     assert job.answer("deploy", "kill") == {"ended": [name]}
@@ -192,3 +195,40 @@ def node_of(job: DeployedJob, pod: str) -> str:
     return next(
         one["where"].rpartition(" ")[2] for one in found["containers"] if one["where"].startswith(f"{pod} ")
     )
+
+
+def test_a_job_of_pods_ends_when_all_is_consumed_or_by_the_words_of_the_container_that_failed(
+    job: DeployedJob, tmp_path: Path
+) -> None:
+    """They come from the pod's last words: nobody else sees its folder."""
+    job.send(100)
+    name = job.answer("deploy", "apply", "--until-drained")["id"]
+    job.await_counted(job.pod_logs)
+    await_state(job, "finished")
+    [found] = job.answer("deploy", "status")
+    assert [one["state"] for one in found["containers"]] == ["terminated Completed"] * 2
+    assert job.answer("deploy", "kill") == {"ended": [name]}
+
+    application = tmp_path / "application.py"
+    application.write_text(
+        application.read_text().replace(
+            "count =", "assert envelope.message['n'] != 150, 'no 150'\n        count ="
+        )
+    )
+    job.send(100)
+    job.answer("deploy", "apply")
+    await_state(job, "failed")
+    state = job.state()
+    assert state is not None
+    assert "AssertionError no 150 (application.py:" in state.message
+    assert f"{job.id.name}-in.0 offset" in state.message
+    ended = [row.details for row in job.history() if row.event == "container-exited"]
+    assert {row["exit_code"] for row in ended if row["meaning"] == "poison message"} == {"3"}
+
+
+def await_state(job: DeployedJob, wanted: str) -> None:
+    def state() -> str:
+        found = job.state()
+        return "" if found is None else found.state
+
+    eventually(lambda: state() == wanted, f"the job is {wanted}", within_s=120, context=job.pod_logs)

@@ -17,7 +17,7 @@ from grete.coordination.kubernetes.access import find_access, find_namespace
 from grete.coordination.kubernetes.api_server import ApiServer
 from grete.deploy.base import AttemptRow, ClusterManager, ContainerRow, Deployed, DeploymentPlan
 from grete.deploy.deployment import Deployment
-from grete.deploy.manifests import manifests, secret_name, shipped_config
+from grete.deploy.manifests import manifests, shipped_config
 from grete.deploy.namespace import STRICT, JobNamespace
 from grete.deploy.objects import (
     CONTAINER_LABEL,
@@ -30,6 +30,7 @@ from grete.deploy.objects import (
 )
 from grete.deploy.places import CONFIG_FILE, CONTAINER_POD_FILE
 from grete.deploy.pod_template import variables_of_template
+from grete.deploy.pods import secret_name
 from grete.errors import JobError
 
 _CALL_S = 15.0
