@@ -250,7 +250,7 @@ def decode_log_key(data: bytes) -> tuple[str, TaskName | None, str]:
     Raises:
         WireError: not such a key.
     """
-    document = _object(jackson_bytes.loads(data), "checkpoint log key")
+    document = _object(_fast_loads(data), "checkpoint log key")
     try:
         grouper, kind = _text(document[_GROUPER]), _text(document["type"])
         task = document.get("taskName")
