@@ -16,11 +16,11 @@ from grete.config.redact import MASK, redact
 from grete.coordination.kubernetes.access import find_access, find_namespace
 from grete.coordination.kubernetes.api_server import ApiServer
 from grete.deploy.base import AttemptRow, ClusterManager, ContainerRow, Deployed, DeploymentPlan
+from grete.deploy.container_pods import container_number
 from grete.deploy.deployment import Deployment
 from grete.deploy.manifests import manifests, shipped_config
 from grete.deploy.namespace import STRICT, JobNamespace
 from grete.deploy.objects import (
-    CONTAINER_LABEL,
     DEPLOYMENT_LABEL,
     ContainerStatus,
     Manifest,
@@ -100,8 +100,11 @@ class Kubernetes(ClusterManager):
             pods = namespace.labelled("Pod", deployment.name)
         if found is None:
             return []
-        rows = [row for pod in pods if not _is_of_container(pod) for row in _attempts(pod, namespace.name)]
-        containers = [_container_row(pod, namespace.name) for pod in pods if _is_of_container(pod)]
+        numbered = [(container_number(pod), pod) for pod in pods]
+        rows = [row for number, pod in numbered if number is None for row in _attempts(pod, namespace.name)]
+        containers = [
+            _container_row(number, pod, namespace.name) for number, pod in numbered if number is not None
+        ]
         containers.sort(key=lambda row: (int(row.container), row.since_ms))
         state = f"deployment {found.metadata.annotations.get(DEPLOYMENT_LABEL, '')}"
         return [
@@ -204,11 +207,6 @@ def _is_of(stateful_set: Object, one: Object) -> bool:
     return made_for == id_ or one.metadata.created_ms < stateful_set.metadata.created_ms
 
 
-def _is_of_container(pod: Object) -> bool:
-    """Whether a coordinator has started it for one of its containers."""
-    return CONTAINER_LABEL in pod.metadata.labels
-
-
 def _attempts(pod: Object, namespace: str) -> Iterator[AttemptRow]:
     """The attempts of a pod that are known: the present one, and how often it was begun again."""
     name = pod.metadata.name
@@ -219,11 +217,10 @@ def _attempts(pod: Object, namespace: str) -> Iterator[AttemptRow]:
         yield AttemptRow(number, _where(pod), began_ms, words, _logs(pod, namespace), service)
 
 
-def _container_row(pod: Object, namespace: str) -> ContainerRow:
+def _container_row(number: int, pod: Object, namespace: str) -> ContainerRow:
     """A container that has a pod of its own."""
     began_ms, words = _state(pod, next(iter(pod.status.container_statuses), ContainerStatus()))
-    number = pod.metadata.labels[CONTAINER_LABEL]
-    return ContainerRow(number, _where(pod), began_ms, words, _logs(pod, namespace))
+    return ContainerRow(str(number), _where(pod), began_ms, words, _logs(pod, namespace))
 
 
 def _state(pod: Object, container: ContainerStatus) -> tuple[int, str]:

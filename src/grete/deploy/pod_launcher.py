@@ -276,20 +276,20 @@ class PodLauncher(Launcher):
             self._known.pop(pod.start.container_id, None)
 
     def _tidy(self, found: Sequence[Object]) -> None:
-        """End what an earlier leader has started and this one has not adopted; of those that ended keep the last."""
+        """End what is nobody's: started by an earlier leader and not adopted, or followed by another incarnation.
+
+        So of those that have ended the last stays.
+        """
         ours = {pod.uid for pod in (*self._known.values(), *self._replaced)}
-        last: dict[int, int] = {}
+        last: dict[int | None, int] = {}
         for pod in found:
             number = container_number(pod)
-            if number is not None:
-                last[number] = max(last.get(number, 0), epoch_of(pod))
+            last[number] = max(last.get(number, 0), epoch_of(pod))
         for pod in found:
-            number = container_number(pod)
-            if pod.metadata.uid in ours or number is None:
+            if pod.metadata.uid in ours or pod.metadata.deletion_timestamp is not None:
                 continue
             is_of_another = leadership_of(epoch_of(pod)) < self.leadership and not has_ended(pod)
-            is_over = has_ended(pod) and epoch_of(pod) < last[number]
-            if (is_of_another or is_over) and pod.metadata.deletion_timestamp is None:
+            if is_of_another or epoch_of(pod) < last[container_number(pod)]:
                 self.pods.remove(pod.metadata.name, pod.metadata.uid, _SECONDS)
 
     @staticmethod

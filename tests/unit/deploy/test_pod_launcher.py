@@ -328,6 +328,16 @@ def test_pods_of_an_earlier_leader_that_nobody_adopted_end_and_of_those_that_end
     assert world.server.removed == [(name, 1) for name in names]
 
 
+def test_a_pod_whose_removal_failed_is_removed_when_it_is_seen_again(world: World) -> None:
+    """Else one that no host takes would wait for ever, beside its successor."""
+    world.launcher.start(start(1))
+    world.launcher.start(start(2))
+    world.server.removed.clear()
+    world.launcher._replaced.clear()
+    assert world.launcher.look() == []
+    assert world.server.removed == [(world.pods.name(start(1)), 1)]
+
+
 def test_why_a_pod_waits_is_said_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.launcher.start(start())
     waiting = {"reason": "ImagePullBackOff", "message": "no such image"}
