@@ -26,9 +26,9 @@ $(STAMP): requirements/build.txt requirements/dev.txt pyproject.toml workbench/p
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e . -e workbench
 	touch $@
 
-# From which pipelines start in two thirds of the time; they run without it as well. Tests have one of their own.
+# From which jobs start in two thirds of the time; they run without it as well. Tests have one of their own.
 $(ARCHIVE): $(STAMP)
-	$(BIN)/python -m grete.spark.class_archive >/dev/null 2>&1 || echo "pipelines start without an archive of classes" >&2
+	$(BIN)/python -m grete.spark.class_archive >/dev/null 2>&1 || echo "jobs start without an archive of classes" >&2
 	touch $@
 
 demo: $(STAMP) ## two jobs over 336,776 flights

@@ -1,9 +1,10 @@
-"""Write an archive of the classes that Spark loads for a streaming query, from which its JVM starts sooner.
+"""Write an archive of the classes that Spark loads for a streaming query, from which a job's JVM starts sooner.
 
     python -m grete.spark.class_archive [ARCHIVE [JVM OPTION ...]]
 
-Without ARCHIVE it is where sessions of pipelines look for it (`versions.class_archive`). It holds for this Java,
-Spark's jars and their paths, and the same garbage collector; with another, Java starts without it.
+Without ARCHIVE it is where drivers look for it (`versions.class_archive`). It holds for this Java and for Spark's
+jars at their paths. Written as by default, by a JVM with Java's own choice of a garbage collector, it serves those
+with the serial one as well, as StreamTasks have it: a context in 1.9 s and not 2.8.
 
 It is there whole or not at all, and whoever reads an older one goes on with that: each writer has a folder of its own
 beside the place. No start of a job makes it by itself: that takes 25 s of a processor and 1 GB of memory, which the

@@ -65,8 +65,8 @@ def _version_for(settings: Settings) -> Iterator[Finding]:
 
 
 def _class_archive(settings: Settings) -> Iterator[Finding]:
-    """Whether a pipeline starts from an archive of Spark's classes, where it would take one. It runs without, too."""
-    if not settings.job.is_pipeline or installed() is None or settings.spark.driver_java_options:
+    """Whether the job starts from an archive of Spark's classes, where it would take one. It runs without, too."""
+    if installed() is None or settings.spark.driver_java_options:
         return
     archive = class_archive()
     found = f"none at {archive}; for starts with a third less work: python -m grete.spark.class_archive"

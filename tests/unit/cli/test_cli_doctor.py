@@ -75,10 +75,10 @@ def test_another_name_of_our_python_is_ours(
     assert '"check": "PYSPARK_PYTHON"' in capsys.readouterr().out
 
 
-def test_a_pipeline_that_starts_without_an_archive_of_sparks_classes_is_told_how_to_make_one(
+def test_a_job_that_starts_without_an_archive_of_sparks_classes_is_told_how_to_make_one(
     home: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is no fault: the pipeline runs."""
+    """It is no fault: the job runs."""
     pipeline = "job.name=pipeline\napp.class=words:Words\ntask.inputs=local.in\n"
 
     def said(config: str) -> list[str]:
@@ -94,7 +94,7 @@ def test_a_pipeline_that_starts_without_an_archive_of_sparks_classes_is_told_how
     class_archive().touch()
     assert said(pipeline) == [str(class_archive())]
     assert said(f"{pipeline}spark.driver.extraJavaOptions=-Xss2m\n") == []
-    assert said(pipeline.replace("app.class=words", "task.class=words")) == []
+    assert said(pipeline.replace("app.class=words", "task.class=words")) == [str(class_archive())]
 
 
 def test_a_home_that_cannot_be_written(home: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -37,14 +38,15 @@ def test_dynamic_allocation_is_off_for_stream_tasks_with_a_way_out(caplog: pytes
     assert "spark.executor.instances" in caplog.text
 
 
-def test_the_jvm_of_a_pipeline_starts_from_the_archive_of_its_classes_where_there_is_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("made", [session_settings, context_settings], ids=["pipeline", "StreamTask"])
+def test_a_jvm_starts_from_the_archive_of_sparks_classes_where_there_is_one(
+    made: Callable[[str, Settings], dict[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That of StreamTasks has another collector, and one of the user's own has the options that the user gave it."""
+    """One of the user's own has the options that the user gave it."""
 
     def options(**config: str) -> str:
         given = {key.replace("_", "."): value for key, value in config.items()}
-        return session_settings("job", Settings.of(given))["spark.driver.extraJavaOptions"]
+        return made("job", Settings.of(given))["spark.driver.extraJavaOptions"]
 
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.delenv("SPARK_SUBMIT_OPTS", raising=False)
@@ -53,9 +55,8 @@ def test_the_jvm_of_a_pipeline_starts_from_the_archive_of_its_classes_where_ther
     archived = f"-XX:SharedArchiveFile={class_archive()}"
     assert archived in options()
     assert archived not in options(spark_driver_extraJavaOptions="-XX:+UseSerialGC")
-    assert archived not in context_settings("job", Settings())["spark.driver.extraJavaOptions"]
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-XX:SharedArchiveFile=/of/all.jsa -XX:+UseSerialGC")
-    assert archived not in options(), "Java takes the last one, and none that another collector has written"
+    assert archived not in options(), "Java takes the last one"
 
 
 @pytest.mark.parametrize(

@@ -53,9 +53,10 @@ def context_settings(app_name: str, given: Settings) -> dict[str, str]:
     """The settings with which the context of StreamTasks starts; see `_settings`.
 
     The driver's JVM schedules and touches no record, so unless `spark.driver.extraJavaOptions` is set its code is
-    compiled quickly rather than well. `NOT_FOR_SHARES` is off, whatever is configured, here or for the cluster.
+    compiled quickly rather than well; and it starts from the archive of Spark's classes, see `_archived`.
+    `NOT_FOR_SHARES` is off, whatever is configured, here or for the cluster.
     """
-    settings = _settings(app_name, given, None, java=_SCHEDULING_JVM)
+    settings = _settings(app_name, given, None, java=f"{_SCHEDULING_JVM} {_archived()}".strip())
     for key, off in NOT_FOR_SHARES.items():
         if settings.get(key, off.value) != off.value:
             _log.warning("%s=%s is ignored: %s", key, settings[key], off.reason)
@@ -65,17 +66,24 @@ def context_settings(app_name: str, given: Settings) -> dict[str, str]:
 def session_settings(app_name: str, given: Settings, kafka_system: str | None = None) -> dict[str, str]:
     """The settings with which the session of a pipeline starts; see `_settings`.
 
-    Unless `spark.driver.extraJavaOptions` is set, or the environment names another one for every JVM of Spark's, the
-    driver's starts from the archive of its classes, where it was made (`grete.spark.class_archive`). Unless
-    `spark.python.daemon.module` is, its workers on this machine are forked from `grete.spark.worker_daemon`.
+    Unless `spark.driver.extraJavaOptions` is set, the driver's JVM starts from the archive of Spark's classes, see
+    `_archived`. Unless `spark.python.daemon.module` is, its workers on this machine are forked from
+    `grete.spark.worker_daemon`.
     """
-    archive, is_named = class_archive(), _ARCHIVE in os.environ.get("SPARK_SUBMIT_OPTS", "")
-    java = shlex.quote(f"{_ARCHIVE}={archive}") if archive.exists() and not is_named else ""
-    settings = _settings(app_name, given, kafka_system, java=java)
+    settings = _settings(app_name, given, kafka_system, java=_archived())
     if local_cores(settings["spark.master"]) is not None:
         settings.setdefault(DAEMON, _WORKER_DAEMON)
     settings.setdefault(TIME_ZONE, BEFORE)
     return settings
+
+
+def _archived() -> str:
+    """The option by which a JVM starts from the archive of `grete.spark.class_archive`: a context in 1.9 s, not 2.8.
+
+    Empty where it was not made, and where the environment names another one for every JVM of Spark's.
+    """
+    archive, is_named = class_archive(), _ARCHIVE in os.environ.get("SPARK_SUBMIT_OPTS", "")
+    return shlex.quote(f"{_ARCHIVE}={archive}") if archive.exists() and not is_named else ""
 
 
 def _settings(app_name: str, given: Settings, kafka_system: str | None, *, java: str) -> dict[str, str]:
