@@ -88,7 +88,7 @@ def _plan(options: argparse.Namespace) -> int:
         return _print(
             options,
             {"manager": "standalone", "command": _command_here(options)},
-            f"# client mode: coordinator and container run here, executors on {deployment.settings.spark.master}\n"
+            f"# client mode: coordinator and container run here, executors on {deployment.settings.deploy.master}\n"
             + command,
         )
     plan = manager.plan(deployment)
@@ -129,7 +129,7 @@ def _on_a_manager(options: argparse.Namespace) -> tuple[Deployment, ClusterManag
     deployment, manager = _opened(options)
     if manager is None:
         raise ConfigError(
-            f"spark.master={deployment.settings.spark.master}: coordinator and container are processes of the "
+            f"spark.master={deployment.settings.deploy.master}: coordinator and container are processes of the "
             "machine that runs them, which no cluster manager knows; use grete status and grete stop"
         )
     return deployment, manager
@@ -185,7 +185,7 @@ def _chart(options: argparse.Namespace) -> int:
     deployment, manager = _on_a_manager(options)
     if not isinstance(manager, Kubernetes):
         raise ConfigError(
-            f"spark.master={deployment.settings.spark.master}: Helm is for Kubernetes; `grete deploy apply` "
+            f"spark.master={deployment.settings.deploy.master}: Helm is for Kubernetes; `grete deploy apply` "
             "deploys the job there"
         )
     image = deployment.settings.spark.image or ""

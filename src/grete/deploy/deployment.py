@@ -120,7 +120,7 @@ def _launcher(settings: Settings) -> str:
 
 
 def _problems(settings: Settings) -> list[str]:
-    manager = f"{SPARK_MASTER.name}={settings.spark.master}"
+    manager = f"{SPARK_MASTER.name}={settings.deploy.master}"
     coordinator = settings.coordinator.system
     found = [
         f"{manager}: system {name!r} is files of one machine; a deployment needs inputs, outputs and the coordinator "

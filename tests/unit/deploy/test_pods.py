@@ -202,6 +202,14 @@ def test_containers_that_are_pods_need_a_deployment_on_kubernetes() -> None:
         open_launcher(context)
 
 
+def test_what_is_wrong_with_a_deployment_names_the_master_that_was_written(home: Path) -> None:
+    embedded = {"systems.kafka.samza.factory": "local", "spark.executor.instances": "0"}
+    with pytest.raises(
+        ConfigError, match=r"spark\.master=k8s://https://kubernetes\.default\.svc: system 'kafka'"
+    ):
+        planned(home, **embedded)
+
+
 def test_a_pod_without_executors_runs_its_tasks_on_its_own_cores() -> None:
     spark = Settings.of(
         {**CONFIG, "spark.executor.instances": "0", "cluster-manager.container.cpu.cores": "3"}

@@ -69,7 +69,8 @@ class Resource:
 class DeploySettings(Section):
     """`job.deploy.*`, and the package of Samza's `yarn.package.path`."""
 
-    _master = Setting(SPARK_MASTER)
+    master = Setting(SPARK_MASTER)
+    """As it is written; `SparkSettings.master` is where tasks run."""
     environment = OptionalSetting(deploy.ENVIRONMENT)
     hadoop_folder = OptionalSetting(deploy.YARN_CONF)
     _address = OptionalSetting(deploy.YARN_ADDRESS)
@@ -91,9 +92,9 @@ class DeploySettings(Section):
     @cached_property
     def manager(self) -> Manager:
         """The manager that `spark.master` is of."""
-        if self._master == "yarn":
+        if self.master == "yarn":
             return Manager.YARN
-        return Manager.KUBERNETES if self._master.startswith("k8s://") else Manager.STANDALONE
+        return Manager.KUBERNETES if self.master.startswith("k8s://") else Manager.STANDALONE
 
     @cached_property
     def addresses(self) -> tuple[str, ...]:
