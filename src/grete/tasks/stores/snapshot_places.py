@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from grete.config.places import place_of, without_user
 from grete.config.secrets import resolve_secrets
@@ -24,8 +24,12 @@ from grete.config.settings.azure import AzureAccount, AzureSettings
 from grete.errors import ConfigError
 from grete.private_files import private_directory, replace_file
 
+if TYPE_CHECKING:
+    from grete.azure.blob_folder import BlobFolder
+
+
 IN_AZURE = "abfs://"
-_ANSWER_S, _LET_BE_S = 20.0, 300.0
+_ANSWER_S, _TRIES, _LET_BE_S = 10.0, 2, 300.0
 T = TypeVar("T")
 
 
@@ -127,12 +131,12 @@ class ObjectStore:
     """
 
     def __init__(self, system: Any) -> None:
-        """`system` is a `pyarrow.fs.FileSystem`."""
+        """`system` is what the work is given, as a `pyarrow.fs.FileSystem`."""
         self._system = system
         self._away_until_s = float("-inf")
 
     def call(self, work: Callable[[Any], T]) -> T:
-        """What the work on the system returns.
+        """What the work on the system returns. It may be done twice: nothing that is done to a place minds.
 
         Raises:
             FileNotFoundError: there is no such object.
@@ -140,6 +144,18 @@ class ObjectStore:
         """
         if time.monotonic() < self._away_until_s:
             raise OSError("the object store did not answer a while ago, and is not asked again yet")
+        for _ in range(_TRIES):  # one connection may be dead, which stays with whoever waits for it
+            with suppress(queue.Empty):
+                return self._answered(work)
+        self._away_until_s = time.monotonic() + _LET_BE_S
+        raise TimeoutError(f"the object store has not answered within {_TRIES * _ANSWER_S:g} s")
+
+    def _answered(self, work: Callable[[Any], T]) -> T:
+        """As `call`, once.
+
+        Raises:
+            queue.Empty: no answer in time.
+        """
         answers = queue.SimpleQueue[T | Exception]()
 
         def answer() -> None:
@@ -149,11 +165,7 @@ class ObjectStore:
                 answers.put(error)
 
         threading.Thread(target=answer, name="grete-object-store", daemon=True).start()
-        try:
-            found = answers.get(timeout=_ANSWER_S)
-        except queue.Empty:
-            self._away_until_s = time.monotonic() + _LET_BE_S
-            raise TimeoutError(f"the object store has not answered within {_ANSWER_S:g} s") from None
+        found = answers.get(timeout=_ANSWER_S)
         if isinstance(found, OSError):
             raise found
         if isinstance(found, Exception):
@@ -217,6 +229,53 @@ class ObjectPlace(SnapshotPlace):
             self._store.call(lambda system: system.delete_dir(self._path))
 
 
+class AzurePlace(SnapshotPlace):
+    """As `ObjectPlace`, by Azure's own client: Arrow's takes a lease of 15 s for each object that it removes, and
+    waited for its end, again and again, on a busy machine.
+    """
+
+    def __init__(self, store: ObjectStore, container: str, path: str, shown: str) -> None:
+        """The store's system is a `grete.azure.storage.AzureStorage`."""
+        self._store = store
+        self._container = container
+        self._path = path
+        self._shown = shown
+
+    def __str__(self) -> str:
+        return self._shown
+
+    def below(self, *names: str) -> AzurePlace:
+        """See SnapshotPlace."""
+        path = "/".join(filter(None, (self._path, *names)))
+        return AzurePlace(self._store, self._container, path, "/".join((self._shown.rstrip("/"), *names)))
+
+    def files(self) -> dict[str, float]:
+        """See SnapshotPlace."""
+        return self._call(lambda folder: folder.files())
+
+    def read(self, name: str) -> bytes:
+        """See SnapshotPlace."""
+        return self._call(lambda folder: folder.read(name))
+
+    def write(self, name: str, content: bytes) -> None:
+        """See SnapshotPlace."""
+        self._call(lambda folder: folder.write(name, content))
+
+    def remove(self, name: str) -> None:
+        """See SnapshotPlace."""
+        self._call(lambda folder: folder.remove(name))
+
+    def remove_all(self) -> None:
+        """See SnapshotPlace."""
+        self._call(lambda folder: folder.remove_all())
+
+    def _call(self, work: Callable[[BlobFolder], T]) -> T:
+        from grete.azure.blob_folder import BlobFolder
+
+        prefix = f"{self._path}/" if self._path else ""
+        return self._store.call(lambda storage: work(BlobFolder(storage, self._container, prefix)))
+
+
 def open_place(location: str, azure: AzureSettings) -> SnapshotPlace:
     """The folder, or the place in an object store, of that path or address; `azure` says how to get in there.
 
@@ -228,31 +287,18 @@ def open_place(location: str, azure: AzureSettings) -> SnapshotPlace:
     if isinstance(place, Path):
         return FolderPlace(place)
     if location.startswith(IN_AZURE):
-        store, path = _in_azure(azure.account, os.getpid()), location.partition("://")[2]
-    else:
-        store, path = _by_address(resolve_secrets(location), os.getpid())
+        container, _, path = location.removeprefix(IN_AZURE).strip("/").partition("/")
+        return AzurePlace(_in_azure(azure.account, os.getpid()), container, path, without_user(location))
+    store, path = _by_address(resolve_secrets(location), os.getpid())
     return ObjectPlace(store, path.rstrip("/"), without_user(location))
 
 
 @cache
 def _in_azure(account: AzureAccount, process: int) -> ObjectStore:
     """The client of an account; one for each `process`, since connections do not come along where one is forked."""
-    from grete.arrow import file_systems
+    from grete.azure.storage import AzureStorage
 
-    scheme, _, rest = account.blob_endpoint.partition("://")
-    host = rest.partition("/")[0]
-    # Arrow puts the account's name before a name that begins with a point, and behind any other
-    hosts = (host.removeprefix(account.name), host.removeprefix(account.name).replace(".blob.", ".dfs.", 1))
-    system = file_systems().AzureFileSystem(
-        account.name,
-        account_key=account.key or None,
-        sas_token=account.signature or None,
-        blob_storage_authority=hosts[0],
-        dfs_storage_authority=hosts[1],
-        blob_storage_scheme=scheme,
-        dfs_storage_scheme=scheme,
-    )
-    return ObjectStore(system)
+    return ObjectStore(AzureStorage(account, timeout_s=_ANSWER_S))
 
 
 @cache
