@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from azure.storage.blob import BlobServiceClient, ContainerClient
+from tests.unit.tasks.test_snapshots import CHANGELOG, CONFIG
 
 from grete.config.rules.validate import validate
 from grete.config.settings import Settings
@@ -25,17 +26,6 @@ from grete.testing.waiting import eventually
 from grete_workbench.azurite import Azurite
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(240)]
-CONFIG = {
-    "job.name": "job",
-    "task.inputs": "local.in",
-    "task.outputs": "local.out",
-    "systems.local.samza.key.serde": "string",
-    "systems.local.samza.msg.serde": "json",
-    "systems.local.samza.offset.default": "oldest",
-    "stores.counts.factory": "grete.store.sqlite",
-    "job.snapshot.interval.ms": "60000",
-}
-CHANGELOG = "changelog/0"
 CHANGES = [(b"key%05d" % n, b"%0400d" % (n * 7919)) for n in range(12_000)]
 
 
@@ -178,6 +168,16 @@ def test_an_object_store_that_says_nothing_holds_a_task_up_once(
     assert 1.0 <= time.monotonic() - began_s < 2.5
     assert "has not answered within 1 s" in caplog.text
     eventually(lambda: not _refused(place), "it is asked again")
+
+
+def test_all_of_a_place_is_removed_though_it_takes_longer_than_an_answer_may(
+    place: SnapshotPlace, store: StoreFile, container: ContainerClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that is deleted may have thousands of blocks."""
+    take(store.path, place, CHANGELOG)
+    monkeypatch.setattr(module, "_ANSWER_S", 1e-6)
+    place.remove_all()
+    assert list(container.list_blobs()) == []
 
 
 def _refused(place: SnapshotPlace) -> bool:

@@ -357,9 +357,8 @@ class Incarnation:
         if ended.state != Phase.FAILED.value:
             return 0
         message = ended.message or "a container was given up"
-        if (
-            self.can_be_followed and self._options.open_launcher is None
-        ):  # processes with logs of their own here
+        # of processes: pods and processors have their logs elsewhere
+        if self.can_be_followed and self._options.open_launcher is None:
             settings = self._stream.settings()
             message += f". Logs: {settings.job.state_directory(self.job, self._home) / 'logs'}"
         # nothing is recorded of a container after the one that failed the job

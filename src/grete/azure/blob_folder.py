@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from grete.azure.library import AzureError
+from grete.azure.library import AzureError, BlobProperties
 from grete.azure.storage import AzureStorage, code_of, in_created
 
 _MISSING = frozenset(("BlobNotFound", "ContainerNotFound"))
@@ -14,10 +14,17 @@ _MISSING = frozenset(("BlobNotFound", "ContainerNotFound"))
 class BlobFolder:
     """Blobs whose names begin with a prefix, by the rest of their names. Safe to use from several threads."""
 
-    def __init__(self, storage: AzureStorage, container: str, prefix: str) -> None:
+    def __init__(self, storage: AzureStorage, container: str, path: str) -> None:
         self._storage = storage
+        self._container_name = container
         self._container = storage.container(container)
-        self._prefix = prefix
+        self._path = path
+        self._prefix = f"{path}/" if path else ""
+
+    def below(self, *names: str) -> BlobFolder:
+        """The folder of that name, and so on; it need not be there."""
+        path = "/".join(filter(None, (self._path, *names)))
+        return BlobFolder(self._storage, self._container_name, path)
 
     def files(self) -> dict[str, float]:
         """Those in the folder itself, and in seconds when each was written; none where there is no container.
@@ -27,10 +34,9 @@ class BlobFolder:
         """
         found: dict[str, float] = {}
         with self._answered("listing blobs"):
-            for blob in self._container.list_blobs(name_starts_with=self._prefix):
-                name = blob.name.removeprefix(self._prefix)
-                if "/" not in name:
-                    found[name] = blob.last_modified.timestamp()
+            for blob in self._container.walk_blobs(name_starts_with=self._prefix, delimiter="/"):
+                if isinstance(blob, BlobProperties):  # and no folder within
+                    found[blob.name.removeprefix(self._prefix)] = blob.last_modified.timestamp()
         return found
 
     def read(self, name: str) -> bytes:

@@ -17,6 +17,7 @@ try:
     from azure.data.tables import UpdateMode as UpdateMode
     from azure.storage.blob import BlobClient as BlobClient
     from azure.storage.blob import BlobLeaseClient as BlobLeaseClient
+    from azure.storage.blob import BlobProperties as BlobProperties
     from azure.storage.blob import BlobServiceClient as BlobServiceClient
     from azure.storage.blob import ContainerClient as ContainerClient
 except ImportError as error:

@@ -26,10 +26,11 @@ from grete.private_files import private_directory, replace_file
 
 if TYPE_CHECKING:
     from grete.azure.blob_folder import BlobFolder
+    from grete.azure.storage import AzureStorage
 
 
 IN_AZURE = "abfs://"
-_ANSWER_S, _TRIES, _LET_BE_S = 10.0, 2, 300.0
+_ANSWER_S, _ALL_S, _TRIES, _LET_BE_S = 10.0, 600.0, 2, 300.0
 T = TypeVar("T")
 
 
@@ -123,20 +124,18 @@ class FolderPlace(SnapshotPlace):
         shutil.rmtree(self._path, ignore_errors=True)
 
 
-class ObjectStore:
-    """A client of an object store whose calls end in time, and which is let be for a while when one did not.
+class PatientCalls:
+    """Calls to one object store that end in time; it is let be for a while when one did not.
 
     Arrow's clients wait for a server that takes a connection and says nothing for as long as it does: more than six
     minutes were seen. A task that begins asks once for each of its stores.
     """
 
-    def __init__(self, system: Any) -> None:
-        """`system` is what the work is given, as a `pyarrow.fs.FileSystem`."""
-        self._system = system
+    def __init__(self) -> None:
         self._away_until_s = float("-inf")
 
-    def call(self, work: Callable[[Any], T]) -> T:
-        """What the work on the system returns. It may be done twice: nothing that is done to a place minds.
+    def call(self, work: Callable[[], T], within_s: float | None = None) -> T:
+        """What the work returns, in 10 s if nothing else is said. It may be done twice: nothing here minds.
 
         Raises:
             FileNotFoundError: there is no such object.
@@ -144,136 +143,114 @@ class ObjectStore:
         """
         if time.monotonic() < self._away_until_s:
             raise OSError("the object store did not answer a while ago, and is not asked again yet")
+        patience_s = _ANSWER_S if within_s is None else within_s
         for _ in range(_TRIES):  # one connection may be dead, which stays with whoever waits for it
             with suppress(queue.Empty):
-                return self._answered(work)
+                return _answered(work, patience_s)
         self._away_until_s = time.monotonic() + _LET_BE_S
-        raise TimeoutError(f"the object store has not answered within {_TRIES * _ANSWER_S:g} s")
-
-    def _answered(self, work: Callable[[Any], T]) -> T:
-        """As `call`, once.
-
-        Raises:
-            queue.Empty: no answer in time.
-        """
-        answers = queue.SimpleQueue[T | Exception]()
-
-        def answer() -> None:
-            try:
-                answers.put(work(self._system))
-            except Exception as error:  # noqa: BLE001 - a thread begins here, and who waits for it raises it
-                answers.put(error)
-
-        threading.Thread(target=answer, name="grete-object-store", daemon=True).start()
-        found = answers.get(timeout=_ANSWER_S)
-        if isinstance(found, OSError):
-            raise found
-        if isinstance(found, Exception):
-            raise OSError(str(found)) from found
-        return found
+        raise TimeoutError(f"the object store has not answered within {_TRIES * patience_s:g} s")
 
 
-class ObjectPlace(SnapshotPlace):
-    """A prefix in a bucket or container, by Arrow's clients of object stores."""
+def _answered(work: Callable[[], T], within_s: float) -> T:
+    """What the work returns.
 
-    def __init__(self, store: ObjectStore, path: str, shown: str) -> None:
-        """`shown` is for people and holds no key."""
-        self._store = store
-        self._path = path
-        self._shown = shown
+    Raises:
+        OSError: what it raises, as such.
+        queue.Empty: no answer in time.
+    """
+    answers = queue.SimpleQueue[T | Exception]()
 
-    def __str__(self) -> str:
-        return self._shown
+    def answer() -> None:
+        try:
+            answers.put(work())
+        except Exception as error:  # noqa: BLE001 - a thread begins here, and who waits for it raises it
+            answers.put(error)
 
-    def below(self, *names: str) -> ObjectPlace:
+    threading.Thread(target=answer, name="grete-object-store", daemon=True).start()
+    found = answers.get(timeout=within_s)
+    if isinstance(found, OSError):
+        raise found
+    if isinstance(found, Exception):
+        raise OSError(str(found)) from found
+    return found
+
+
+class ArrowFolder:
+    """A prefix in a bucket, by Arrow's clients of object stores. As `grete.azure.blob_folder.BlobFolder`."""
+
+    def __init__(self, system: Any, path: str) -> None:
+        """`system` is a `pyarrow.fs.FileSystem`."""
+        self._system = system
+        self._path = path.rstrip("/")
+
+    def below(self, *names: str) -> ArrowFolder:
         """See SnapshotPlace."""
-        path, shown = ("/".join((one.rstrip("/"), *names)) for one in (self._path, self._shown))
-        return ObjectPlace(self._store, path, shown)
+        return ArrowFolder(self._system, "/".join((self._path, *names)))
 
     def files(self) -> dict[str, float]:
         """See SnapshotPlace."""
         from grete.arrow import file_systems
 
         chosen = file_systems().FileSelector(self._path, allow_not_found=True)
-        found = self._store.call(lambda system: system.get_file_info(chosen))
-        return {
-            one.base_name: one.mtime.timestamp() for one in found if one.is_file and one.mtime is not None
-        }
+        found = (one for one in self._system.get_file_info(chosen) if one.is_file)
+        return {one.base_name: one.mtime.timestamp() for one in found if one.mtime is not None}
 
     def read(self, name: str) -> bytes:
         """See SnapshotPlace."""
-
-        def content(system: Any) -> bytes:
-            with system.open_input_stream(f"{self._path}/{name}") as file:
-                return bytes(file.read())
-
-        return self._store.call(content)
+        with self._system.open_input_stream(f"{self._path}/{name}") as file:
+            return bytes(file.read())
 
     def write(self, name: str, content: bytes) -> None:
         """See SnapshotPlace. An object is there when its upload has ended."""
-
-        def upload(system: Any) -> None:
-            with system.open_output_stream(f"{self._path}/{name}") as file:
-                file.write(content)
-
-        self._store.call(upload)
+        with self._system.open_output_stream(f"{self._path}/{name}") as file:
+            file.write(content)
 
     def remove(self, name: str) -> None:
         """See SnapshotPlace."""
         with suppress(FileNotFoundError):
-            self._store.call(lambda system: system.delete_file(f"{self._path}/{name}"))
+            self._system.delete_file(f"{self._path}/{name}")
 
     def remove_all(self) -> None:
         """See SnapshotPlace."""
         with suppress(FileNotFoundError):
-            self._store.call(lambda system: system.delete_dir(self._path))
+            self._system.delete_dir(self._path)
 
 
-class AzurePlace(SnapshotPlace):
-    """As `ObjectPlace`, by Azure's own client: Arrow's takes a lease of 15 s for each object that it removes, and
-    waited for its end, again and again, on a busy machine.
-    """
+class ObjectPlace(SnapshotPlace):
+    """A folder of an object store, asked with patience."""
 
-    def __init__(self, store: ObjectStore, container: str, path: str, shown: str) -> None:
-        """The store's system is a `grete.azure.storage.AzureStorage`."""
-        self._store = store
-        self._container = container
-        self._path = path
-        self._shown = shown
+    def __init__(self, folder: ArrowFolder | BlobFolder, patience: PatientCalls, shown: str) -> None:
+        """`shown` is for people and holds no key."""
+        self._folder = folder
+        self._patience = patience
+        self._shown = shown.rstrip("/")
 
     def __str__(self) -> str:
         return self._shown
 
-    def below(self, *names: str) -> AzurePlace:
+    def below(self, *names: str) -> ObjectPlace:
         """See SnapshotPlace."""
-        path = "/".join(filter(None, (self._path, *names)))
-        return AzurePlace(self._store, self._container, path, "/".join((self._shown.rstrip("/"), *names)))
+        return ObjectPlace(self._folder.below(*names), self._patience, "/".join((self._shown, *names)))
 
     def files(self) -> dict[str, float]:
         """See SnapshotPlace."""
-        return self._call(lambda folder: folder.files())
+        return self._patience.call(self._folder.files)
 
     def read(self, name: str) -> bytes:
         """See SnapshotPlace."""
-        return self._call(lambda folder: folder.read(name))
+        return self._patience.call(lambda: self._folder.read(name))
 
     def write(self, name: str, content: bytes) -> None:
         """See SnapshotPlace."""
-        self._call(lambda folder: folder.write(name, content))
+        self._patience.call(lambda: self._folder.write(name, content))
 
     def remove(self, name: str) -> None:
         """See SnapshotPlace."""
-        self._call(lambda folder: folder.remove(name))
+        self._patience.call(lambda: self._folder.remove(name))
 
     def remove_all(self) -> None:
-        """See SnapshotPlace."""
-        self._call(lambda folder: folder.remove_all())
-
-    def _call(self, work: Callable[[BlobFolder], T]) -> T:
-        from grete.azure.blob_folder import BlobFolder
-
-        prefix = f"{self._path}/" if self._path else ""
-        return self._store.call(lambda storage: work(BlobFolder(storage, self._container, prefix)))
+        """See SnapshotPlace. There may be thousands."""
+        self._patience.call(self._folder.remove_all, _ALL_S)
 
 
 def open_place(location: str, azure: AzureSettings) -> SnapshotPlace:
@@ -287,22 +264,34 @@ def open_place(location: str, azure: AzureSettings) -> SnapshotPlace:
     if isinstance(place, Path):
         return FolderPlace(place)
     if location.startswith(IN_AZURE):
-        container, _, path = location.removeprefix(IN_AZURE).strip("/").partition("/")
-        return AzurePlace(_in_azure(azure.account, os.getpid()), container, path, without_user(location))
-    store, path = _by_address(resolve_secrets(location), os.getpid())
-    return ObjectPlace(store, path.rstrip("/"), without_user(location))
+        storage, patience = _in_azure(azure.account, os.getpid())
+        folder: ArrowFolder | BlobFolder = _blob_folder(storage, location.removeprefix(IN_AZURE))
+    else:
+        folder, patience = _by_address(resolve_secrets(location), os.getpid())
+    return ObjectPlace(folder, patience, without_user(location))
+
+
+def _blob_folder(storage: AzureStorage, place: str) -> BlobFolder:
+    from grete.azure.blob_folder import BlobFolder
+
+    container, _, path = place.strip("/").partition("/")
+    return BlobFolder(storage, container, path)
 
 
 @cache
-def _in_azure(account: AzureAccount, process: int) -> ObjectStore:
-    """The client of an account; one for each `process`, since connections do not come along where one is forked."""
+def _in_azure(account: AzureAccount, process: int) -> tuple[AzureStorage, PatientCalls]:
+    """The client of an account; one for each `process`, since connections do not come along where one is forked.
+
+    It is Azure's own: Arrow's takes a lease of 15 s for each object that it removes, and waited for its end, again
+    and again, on a busy machine.
+    """
     from grete.azure.storage import AzureStorage
 
-    return ObjectStore(AzureStorage(account, timeout_s=_ANSWER_S))
+    return AzureStorage(account, timeout_s=_ANSWER_S), PatientCalls()
 
 
 @cache
-def _by_address(address: str, process: int) -> tuple[ObjectStore, str]:
+def _by_address(address: str, process: int) -> tuple[ArrowFolder, PatientCalls]:
     """As `_in_azure`, with the path."""
     from grete.arrow import file_systems, pa
 
@@ -314,4 +303,4 @@ def _by_address(address: str, process: int) -> tuple[ObjectStore, str]:
             f"job.snapshot.dir={without_user(address)}: Arrow's clients of object stores do not take this address "
             f"({type(error).__name__}); docs/availability.md has one of each kind"
         ) from None
-    return ObjectStore(system), path
+    return ArrowFolder(system, path), PatientCalls()
