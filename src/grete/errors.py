@@ -25,6 +25,7 @@ GreteError
 │   ├── ApplicationError   the application cannot be loaded, or its plan cannot be built
 │   │   └── StateDoesNotFit   Spark's state is damaged, or of another plan than the pipeline's
 │   ├── ApplicationGone    the application's own process has ended; its share begins again
+│   ├── ManagerUnreachable a cluster manager did not answer
 │   ├── FilesUnreachable   a file system of Hadoop's did not answer, as one that has lineages
 │   ├── ContainerGone      a share has lost its connection to its container, and begins again
 │   └── ProcessingError    a message could not be processed; names task, SSP and offset
@@ -274,6 +275,12 @@ class ApplicationError(JobError):
 
 class StateDoesNotFit(ApplicationError):
     """A pipeline's state in Spark's checkpoint is damaged, of another plan, or of other offsets; says how."""
+
+
+class ManagerUnreachable(JobError):
+    """A cluster manager did not answer. What was asked for may have been done."""
+
+    may_pass = True
 
 
 class FilesUnreachable(JobError):

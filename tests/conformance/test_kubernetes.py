@@ -18,9 +18,9 @@ from grete.coordination.kubernetes.access import of_kubeconfig
 from grete.coordination.kubernetes.api_server import ApiServer
 from grete.coordination.kubernetes.coordination import KubernetesCoordination
 from grete.deploy.container_pods import ContainerPods
+from grete.deploy.managed_launcher import ManagedLauncher
 from grete.deploy.namespace import JobNamespace
 from grete.deploy.objects import DEPLOYMENT_LABEL, JOB_LABEL
-from grete.deploy.pod_launcher import PodLauncher
 from grete.environment import EXIT_FILE, POD_NAME
 from grete.launch.base import Launcher
 from grete.testing.clock import ManualClock
@@ -122,7 +122,7 @@ class TestPodLauncher(KillingLauncherConformance):
         def open_one() -> Launcher:
             server = ApiServer(of_kubeconfig([kubernetes.admin]))
             pods = ContainerPods.of(file, JobNamespace(server, namespace, 5.0), {POD_NAME: "none"})
-            launchers.append(PodLauncher(pods, SystemClock(), 0))
+            launchers.append(ManagedLauncher(pods, SystemClock(), 0))
             return launchers[-1]
 
         yield open_one

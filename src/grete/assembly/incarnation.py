@@ -51,8 +51,9 @@ from grete.keyed_log.base import Fence
 from grete.launch.factory import LaunchContext, open_launcher
 from grete.metadata.history import History
 from grete.metadata.job_state import JobState, read_state
+from grete.model.ending import ContainerEnd
 from grete.model.fence import job_scope
-from grete.model.ids import JobId
+from grete.model.ids import ContainerId, JobId
 from grete.operations.job_stores import JobStores
 from grete.pages.job_pages import JobPages
 from grete.server.public import PublicServer, ServerTls, certificate_files
@@ -105,6 +106,7 @@ class Incarnation:
         self._clock = SystemClock()
         self._submission = Submission(options, self._home, self._clock, stack)
         self._public: PublicServer | None = None
+        self._view: View | None = None
         self._lineage: LineageRun | None = None
         self._began_ms = self._clock.wall_ms()
         self.led: Leadership | None = None
@@ -202,7 +204,7 @@ class Incarnation:
         self._settings = settings
         folder = settings.job.state_directory(self.job, self._home)
         command = self._options.container_command
-        context = LaunchContext(settings, command, _run_here, folder / "logs")
+        context = LaunchContext(settings, command, _run_here, folder / "logs", self._last_words)
         opened = self._options.open_launcher
         if opened is None or self.led is None:
             self._launcher = open_launcher(context)
@@ -212,7 +214,12 @@ class Incarnation:
         self._observer = self._stack.enter_context(observed(settings, self.job, JOB_COORDINATOR, self._home))
         self._submission.old_names.take(settings, self._planner.commit_system(settings))
 
+    def _last_words(self, container: ContainerId, epoch: int) -> ContainerEnd | None:
+        """Nobody has said anything to a coordinator that does not serve yet."""
+        return None if self._view is None else self._view.containers.last_words(container, epoch)
+
     def _serve(self, settings: Settings, view: View) -> Served:
+        self._view = view
         files = TokenFiles.of(settings.job.state_directory(self.job, self._home))
         needs_read = settings.coordinator.http_authentication is HttpAuthentication.TOKEN
         tokens = write_tokens(files, needs_read=needs_read, metrics=self._metrics_token)

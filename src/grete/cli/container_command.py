@@ -93,6 +93,11 @@ def _print_ended(options: argparse.Namespace) -> int:
 def _move(options: argparse.Namespace) -> int:
     """Pods go anywhere. Other containers are where the coordinator runs, and nowhere else (S1-19)."""
     with opened_job(options) as handle:
+        if handle.settings.job.launcher == LauncherChoice.YARN:
+            raise JobError(
+                f"YARN chooses the hosts of containers, and Spark cannot ask it for {options.to}; "
+                f"`grete container restart {options.container}` starts it wherever there is room"
+            )
         holder, is_pod = handle.election.holder(), handle.settings.job.launcher == LauncherChoice.KUBERNETES
         if holder is not None and not is_pod and options.to != holder.host:
             launcher = handle.settings.job.launcher

@@ -58,6 +58,8 @@ class LauncherChoice(StrEnum):
     THREAD = "thread"
     KUBERNETES = "kubernetes"
     """Each in a pod of its own, beside that of a coordinator which was deployed."""
+    YARN = "yarn"
+    """Each an application of its own, beside that of a coordinator which was deployed."""
     PROCESSORS = "processors"
     """In processes that joined the job; `grete.StreamProcessor` sets it."""
 

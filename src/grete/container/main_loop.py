@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from grete.clock import SystemClock
-from grete.config.paths import absolute_paths, working_folder
+from grete.config.paths import absolute_paths, moved_paths, working_folder
 from grete.config.settings import Settings
 from grete.config.settings.coordinator import is_loopback
 from grete.container.assignment import Assignment, parse_assignment
@@ -41,7 +41,7 @@ from grete.model.ids import JobId
 from grete.private_files import private_directory
 from grete.tasks.commit.base import BatchOutcome
 from grete.text_logs import log_as, shortened
-from grete.wire.container_protocol import ContainerEnvironment, Directive
+from grete.wire.container_protocol import ContainerEnvironment, Directive, ReportedEnd
 from grete.wire.metric_values import ReportedMetrics
 from grete.wire.traces import TraceContext
 
@@ -74,7 +74,9 @@ class ContainerMainLoop:
         self._id, self._epoch, self._home = given.container_id, given.epoch, given.home
         self._launched_in = working_folder()  # the coordinator's folder, which the container leaves (`enter`)
         self._coordinator_url = given.coordinator_url
-        self._coordinator = Settings.of(absolute_paths(given.coordinator_system(), self._launched_in))
+        self._coordinator_folder = given.coordinator_folder
+        stream = moved_paths(given.coordinator_system(), self._coordinator_folder, self._launched_in)
+        self._coordinator = Settings.of(absolute_paths(stream, self._launched_in))
         self._stop = stop
         self._control = Control(stop)
         self._control.on_at_work = self._at_work
@@ -140,17 +142,23 @@ class ContainerMainLoop:
             return ContainerEnd(exit_code(error), failure_of(error))
         self._sender.start()
         try:
-            ended = self._take_steps()
-            return ContainerEnd(ExitCode.STOPPED if ended is Ended.INTERRUPTED else ExitCode.OK)
-        except GreteError as error:
-            _log.error("container %s: %s", self._id, error)
-            self._report(state="failed", message=shortened(str(error), 2000))
-            return ContainerEnd(exit_code(error, has_worked=self._course.has_committed), failure_of(error))
+            end = self._take_all_steps()
+            self._report(end=ReportedEnd.of(end))
+            return end
         finally:
             self._sender.close()
             self._reporters.close()
             if self._tracer is not None:
                 self._tracer.close()
+
+    def _take_all_steps(self) -> ContainerEnd:
+        try:
+            ended = self._take_steps()
+        except GreteError as error:
+            _log.error("container %s: %s", self._id, error)
+            self._report(state="failed", message=shortened(str(error), 2000))
+            return ContainerEnd(exit_code(error, has_worked=self._course.has_committed), failure_of(error))
+        return ContainerEnd(ExitCode.STOPPED if ended is Ended.INTERRUPTED else ExitCode.OK)
 
     def _take_steps(self) -> Ended:
         steps = self._course.steps()
@@ -221,7 +229,7 @@ class ContainerMainLoop:
 
     def _fetch(self) -> Assignment:
         document = self._ahead.take(self._control.next_serial) or self._get_assignment()
-        assignment = parse_assignment(document, self._launched_in)
+        assignment = parse_assignment(document, self._launched_in, self._coordinator_folder)
         self._job = assignment.job
         log_as(job=assignment.job.shown)
         self._folder = assignment.state_directory(self._home).parent.resolve()

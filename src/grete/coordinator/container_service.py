@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 
+from msgspec import UNSET
+
 from grete.checkpoint.applied_startpoints import read_applied
 from grete.checkpoint.lag import active_tasks
 from grete.checkpoint.names import checkpoint_log_name
@@ -21,6 +23,7 @@ from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.history import GIVEN_UP, STOPPED
 from grete.metadata.input_streams import read_input_uids
 from grete.metadata.startpoint_hand_over import AppliedTimes, StartpointHandOver
+from grete.model.ending import ContainerEnd
 from grete.model.ids import ContainerId, JobId, TaskName
 from grete.model.job import ContainerModel, JobModel
 from grete.model.startpoint import PendingStart
@@ -175,6 +178,13 @@ class ContainerService:
     def progress(self) -> dict[str, ContainerProgress]:
         """The last report of each container."""
         return self._progress.by_container()
+
+    def last_words(self, container: ContainerId, epoch: int) -> ContainerEnd | None:
+        """What an incarnation has said that it ends with; None where it said nothing, as one that was killed."""
+        reported = self.progress().get(container)
+        if reported is None or reported.heartbeat.epoch != epoch or reported.heartbeat.end is UNSET:
+            return None
+        return reported.heartbeat.end.end()
 
     def container_facts(self) -> dict[ContainerId, ContainerFacts]:
         """The facts that monitors need of the containers that should be running."""

@@ -35,6 +35,7 @@ def _is_the_frameworks(place: str) -> bool:
 if __name__ == "__main__":
     if "true" in map(os.environ.get, _SWITCHES):
         sys.path[:] = framework_first(sys.path, os.getcwd())
-    from grete.deploy.attempt import main
+    import runpy
 
-    sys.exit(main(sys.argv[1:]))
+    module = "container_attempt" if "--container" in sys.argv else "attempt"
+    runpy.run_module(f"grete.deploy.{module}", run_name="__main__", alter_sys=True)

@@ -14,16 +14,18 @@ import json
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from grete import __version__
 from grete.assembly.run import run_job
 from grete.assembly.stop_signals import StopSignals
-from grete.assembly.submission import RunOptions
+from grete.assembly.submission import OpenLauncher, RunOptions
 from grete.clock import SystemClock
 from grete.config.key_tables.job import APPLICATION_ENVIRONMENT, APPLICATION_PATH
 from grete.config.load import load
@@ -35,7 +37,7 @@ from grete.coordination.kubernetes.access import find_access
 from grete.coordination.kubernetes.api_server import ApiServer
 from grete.coordinator.events import Event, StepDownRequested
 from grete.deploy.namespace import JobNamespace
-from grete.deploy.places import CONTAINER_POD_FILE, PACKAGE
+from grete.deploy.places import CONTAINER_APPLICATION_FILE, CONTAINER_POD_FILE, PACKAGE
 from grete.environment import APPLICATION_LIB, HOME, POD_IP
 from grete.errors import ConfigError, GreteError, PackageError
 from grete.launch.base import Launcher
@@ -99,21 +101,21 @@ def main(arguments: Sequence[str]) -> int:
     try:
         set_levels(log_levels(os.environ.get(APPLICATION_LIB)))
         if given.secrets is not None:
-            os.environ.update(_secrets(given.secrets))
+            os.environ.update(secrets_of(given.secrets))
         check_packages(Path.cwd())
         place = place_of(given.manager, os.environ, Path.cwd())
-        template = given.config.with_name(CONTAINER_POD_FILE)
-        has_pods = template.exists()
+        managed = _managed(given.manager, given.config.parent)
         options = RunOptions(
             [str(given.config)],
             until_drained=given.until_drained,
             reason=given.reason,
             place=place,
-            open_launcher=partial(_open_pods, template) if has_pods else None,
-            reached_at=os.environ.get(POD_IP, "") if has_pods else "",
+            open_launcher=None if managed is None else managed.open_launcher,
+            reached_at="" if managed is None else managed.reached_at,
         )
         if given.manager is Manager.YARN:
-            _start_spark(Settings.of(load(options.config_paths, place)))
+            settings = Settings.of(load(options.config_paths, place))
+            start_spark(settings) if managed is None else _hold_application(settings)
         code = run_job(options, signals=signals)
     except GreteError as error:
         print(f"grete: {printable(str(error))}", file=sys.stderr, flush=True)
@@ -138,7 +140,12 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _secrets(path: Path) -> dict[str, str]:
+def secrets_of(path: Path) -> dict[str, str]:
+    """The variables that a deployment has brought in a private file.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
     try:
         found: dict[str, str] = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
@@ -180,7 +187,7 @@ def check_packages(folder: Path) -> None:
                 )
 
 
-def _start_spark(settings: Settings) -> None:
+def start_spark(settings: Settings) -> None:
     """Start the context while the coordinator begins; the container takes it over.
 
     YARN's ApplicationMaster waits for it for `spark.yarn.am.waitTime`, and reading a long coordinator stream and
@@ -197,6 +204,55 @@ def _start_spark(settings: Settings) -> None:
     threading.Thread(target=start, name="grete-spark", daemon=True).start()
 
 
+def _hold_application(settings: Settings) -> None:
+    """Give the ApplicationMaster of a coordinator alone the context that it waits for."""
+    from grete.spark.session.idle import start_idle_context
+
+    name = f"grete {settings.job.id.shown} coordinator"
+    threading.Thread(target=start_idle_context, args=(name,), name="grete-spark", daemon=True).start()
+
+
+@dataclass(frozen=True, slots=True)
+class _Managed:
+    """How a coordinator has containers that the cluster manager runs, and at what address they reach it."""
+
+    open_launcher: OpenLauncher
+    reached_at: str
+
+
+def _managed(manager: Manager, folder: Path) -> _Managed | None:
+    """By the file that the deployment has brought for it; None for a container in the coordinator's process."""
+    match manager:
+        case Manager.KUBERNETES if (template := folder / CONTAINER_POD_FILE).exists():
+            return _Managed(partial(_open_pods, template), os.environ.get(POD_IP, ""))
+        case Manager.YARN if (template := folder / CONTAINER_APPLICATION_FILE).exists():
+            return _Managed(partial(_open_applications, template), _own_host())
+    return None
+
+
+def _own_host() -> str:
+    """By what name YARN knows this machine."""
+    return os.environ.get("NM_HOST") or socket.gethostname()
+
+
+def _open_applications(
+    template: Path, context: LaunchContext, coordination: Coordination, leadership: Leadership
+) -> Launcher:
+    """The launcher of containers that are applications of their own.
+
+    Raises:
+        ConfigError: see `ContainerApplications.of`, or where the ResourceManager is is not known.
+    """
+    from grete.deploy.container_applications import HADOOP_FOLDER, ContainerApplications
+    from grete.deploy.managed_launcher import ManagedLauncher
+    from grete.deploy.resource_manager import find_resource_manager
+
+    hadoop = template.absolute().parent / HADOOP_FOLDER
+    manager = find_resource_manager(context.settings.deploy, folder=hadoop, timeout_s=_CALL_S)
+    applications = ContainerApplications.of(template, manager, SystemClock())
+    return ManagedLauncher(applications, SystemClock(), leadership.epoch, context.last_words)
+
+
 def _open_pods(
     template: Path, context: LaunchContext, coordination: Coordination, leadership: Leadership
 ) -> Launcher:
@@ -206,7 +262,7 @@ def _open_pods(
         GreteError: see `ContainerPods.of`.
     """
     from grete.deploy.container_pods import ContainerPods
-    from grete.deploy.pod_launcher import PodLauncher
+    from grete.deploy.managed_launcher import ManagedLauncher
 
     access = find_access(context.settings.kubernetes)
     server = ApiServer(access, rights="the service account of the deployment may do it (docs/clusters.md)")
@@ -214,7 +270,7 @@ def _open_pods(
         server, context.settings.spark.namespace or access.namespace or "default", _CALL_S
     )
     pods = ContainerPods.of(template, namespace, os.environ)
-    return PodLauncher(pods, SystemClock(), leadership.epoch)
+    return ManagedLauncher(pods, SystemClock(), leadership.epoch, context.last_words)
 
 
 def _rest(signals: ManagersSignals) -> None:

@@ -1,14 +1,15 @@
-"""The pods of a job's containers: how one is made, and what it says of its end."""
+"""Containers as pods of their own: how one is made, and what it says of its end."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
+from grete.deploy.managed_containers import ManagedContainer, ManagedContainers, ManagedEnd
 from grete.deploy.namespace import JobNamespace, selector
 from grete.deploy.objects import (
     CONTAINER_LABEL,
@@ -19,10 +20,11 @@ from grete.deploy.objects import (
     StateDetails,
 )
 from grete.environment import CONTAINER_EPOCH, POD_NAME
-from grete.errors import ConfigError, GreteError
+from grete.errors import ConfigError
 from grete.exit_report import parse_report
-from grete.launch.base import ContainerExit, ContainerStart
-from grete.launch.exits import exit_of
+from grete.failpoints import failpoint
+from grete.launch.base import ContainerStart
+from grete.model.ids import ContainerId
 from grete.text_logs import shortened
 
 _EPOCH = "grete/epoch"
@@ -35,31 +37,15 @@ _NO_REASONS = ("Error", "Completed")
 """That nodes give for every end."""
 
 
-@dataclass(slots=True)
-class ContainerPod:
-    """One incarnation of a container. Without a `uid` the API server has not answered that it is made."""
-
-    start: ContainerStart
-    name: str
-    uid: str = ""
-    is_killed: bool = False
-    is_sent_away: bool = False
-    """Whether somebody else ends it, as one who drains its node."""
-    gone_by_s: float | None = None
-    """On the monotonic clock; None while nobody ends it."""
-    said: str = ""
-    unplaced_s: float | None = None
-    """Since when no host takes it, on the monotonic clock."""
-
-    @property
-    def is_pending(self) -> bool:
-        """Whether something is still to be asked of the API server."""
-        return not self.uid or (self.is_killed and self.gone_by_s is None)
-
-
 @dataclass(frozen=True, slots=True)
-class ContainerPods:
-    """The pods of one deployment's containers: where they are, by what they are started, and who owns them."""
+class ContainerPods(ManagedContainers):
+    """See ManagedContainers: pods, each of one incarnation.
+
+    They belong to the StatefulSet of the coordinator and not to its pod, so they go on while that is replaced, and
+    end with the deployment.
+    """
+
+    kind = "pod"
 
     namespace: JobNamespace
     job: str
@@ -95,7 +81,7 @@ class ContainerPods:
         )
 
     def name(self, start: ContainerStart) -> str:
-        """The pod's name, which no other incarnation has."""
+        """See ManagedContainers."""
         return f"{self.job}-c{start.container_id}-{start.epoch}"
 
     def manifest(self, start: ContainerStart) -> Manifest:
@@ -120,22 +106,38 @@ class ContainerPods:
             spec["affinity"] = _towards(start, spec.get("affinity", {}))
         return {**self.template, "metadata": made, "spec": spec}
 
-    def seen(self) -> tuple[list[Object], str]:
-        """All there are, and the version of that sight."""
+    def create(self, start: ContainerStart) -> str:
+        """See ManagedContainers."""
+        self.namespace.create(self.manifest(start))
+        failpoint("launch.started")
+        there = self.namespace.read("Pod", self.name(start))
+        return "" if there is None else there.metadata.uid
+
+    def read(self, name: str) -> ManagedContainer | None:
+        """See ManagedContainers."""
+        there = self.namespace.read("Pod", name)
+        return None if there is None else _managed(there)
+
+    def seen(self) -> tuple[list[ManagedContainer], str]:
+        """See ManagedContainers."""
         found, version = self.namespace.seen("Pod", self.job, *self.labels)
-        return [pod for pod in found if container_number(pod) is not None], version
+        return [one for pod in found if (one := _managed(pod)) is not None], version
 
     def watch(self, version: str, watch_s: float) -> None:
-        """Wait until they are others, or stand otherwise, than in that sight."""
+        """See ManagedContainers."""
         one = self.namespace
         one.server.watch(
             one.collection("Pod"), selector(self.job, *self.labels), version, watch_s, one.call_s
         )
 
     def remove(self, name: str, uid: str, grace_s: int) -> None:
-        """End one, if it is there."""
+        """See ManagedContainers: the node's kubelet sends SIGKILL after that time."""
         one = self.namespace
         one.server.remove(one.path("Pod", name), {"uid": uid}, one.call_s, grace_s)
+
+    def close(self) -> None:
+        """See ManagedContainers."""
+        self.namespace.server.close()
 
 
 def _towards(start: ContainerStart, affinity: Manifest) -> Manifest:
@@ -162,15 +164,24 @@ def container_number(pod: Object) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
-def epoch_of(pod: Object) -> int:
-    """The epoch of its incarnation, -1 for a pod that is none's."""
-    text = pod.metadata.annotations.get(_EPOCH, "")
-    return int(text) if text.isdecimal() else -1
-
-
-def has_ended(pod: Object) -> bool:
-    """Whether nothing of it runs any more, as its node says."""
-    return pod.status.phase in ("Succeeded", "Failed") or _details(pod, "terminated") is not None
+def _managed(pod: Object) -> ManagedContainer | None:
+    """The incarnation that a pod is; None for a pod that is none's."""
+    number, epoch = container_number(pod), pod.metadata.annotations.get(_EPOCH, "")
+    if number is None:
+        return None
+    is_leaving = pod.metadata.deletion_timestamp is not None
+    own_epoch = int(epoch) if epoch.isdecimal() else -1
+    return ManagedContainer(
+        pod.metadata.name,
+        pod.metadata.uid,
+        ContainerId(str(number)),
+        own_epoch,
+        pod.spec.node_name,
+        _end_of(pod, own_epoch),
+        pod.metadata.deletion_grace_period_seconds if is_leaving else None,
+        not pod.spec.node_name and any(one.type == "PodScheduled" for one in pod.status.conditions),
+        _why_it_waits(pod),
+    )
 
 
 def _details(pod: Object, state: str) -> StateDetails | None:
@@ -180,65 +191,30 @@ def _details(pod: Object, state: str) -> StateDetails | None:
     return None
 
 
-def end_of(pod: ContainerPod, there: Object) -> ContainerExit | None:
+def _end_of(pod: Object, epoch: int) -> ManagedEnd | None:
     """What it ended with, None while it runs. A code above 128 is a signal's, as in a shell."""
-    if not has_ended(there):
-        return None
-    ended = _details(there, "terminated")
-    if ended is None:  # its node has ended it, or has not taken it
-        reason = ": ".join(filter(None, (there.status.reason, there.status.message))) or "its pod failed"
-        return unheard(pod, shortened(reason, _LONGEST))
+    ended = _details(pod, "terminated")
+    if ended is None:
+        if pod.status.phase not in ("Succeeded", "Failed"):
+            return None
+        # its node has ended it, or has not taken it
+        reason = ": ".join(filter(None, (pod.status.reason, pod.status.message))) or "its pod failed"
+        return ManagedEnd(None, said=shortened(reason, _LONGEST))
     code = 128 - ended.exit_code if ended.exit_code > 128 else ended.exit_code
-    report = parse_report(ended.message, pod.start.epoch)
+    report = parse_report(ended.message, epoch)
     why = "" if ended.reason in _NO_REASONS else ended.reason
     said = "" if report is not None else f"{why} {ended.message}".strip()
-    end = exit_of(pod.start, code, report, said=shortened(said, _LONGEST))
-    is_left = pod.is_sent_away or (there.metadata.deletion_timestamp is not None and not pod.is_killed)
-    return replace(end, left=True) if is_left else end
+    return ManagedEnd(code, report, shortened(said, _LONGEST))
 
 
-def unheard(pod: ContainerPod, reason: str) -> ContainerExit:
-    """Of one that may still run somewhere. It did not fail, if somebody has sent it away."""
-    id_, epoch = pod.start.container_id, pod.start.epoch
-    return ContainerExit(id_, epoch, -9, reason, left=pod.is_sent_away, may_live=True)
-
-
-def gone(pod: ContainerPod) -> ContainerExit:
-    """Of one that the API server does not have any more. It may live yet, where its node was not asked."""
-    if pod.is_killed:
-        return unheard(pod, exit_of(pod.start, -9, None).reason)
-    return unheard(pod, f"pod {pod.name} was removed, and said nothing")
-
-
-def killed_before(pod: ContainerPod) -> ContainerExit:
-    """Of one that was to end before the API server had it."""
-    return ContainerExit(pod.start.container_id, pod.start.epoch, -9, "killed before it was started")
-
-
-def not_started(pod: ContainerPod, error: GreteError) -> ContainerExit:
-    """Of one that the API server has refused."""
-    return ContainerExit(pod.start.container_id, pod.start.epoch, 1, f"it was not started: {error}")
-
-
-def host_refused(pod: ContainerPod) -> ContainerExit:
-    """Of one that was not to be placed where an operator wants it: no failure, and it may go elsewhere."""
-    reason = f"host {pod.start.host} does not take it, or is not there; it goes where there is room"
-    return ContainerExit(pod.start.container_id, pod.start.epoch, -9, reason, left=True)
-
-
-def is_unplaced(there: Object) -> bool:
-    """Whether no host was found for it."""
-    return not there.spec.node_name and any(one.type == "PodScheduled" for one in there.status.conditions)
-
-
-def why_it_waits(there: Object) -> str:
+def _why_it_waits(pod: Object) -> str:
     """An image that is not there, or a node that is full, is for people to see; empty where there is nothing."""
     reasons = [
         (one.reason, one.message)
-        for one in there.status.conditions
+        for one in pod.status.conditions
         if one.type == "PodScheduled" and one.status == "False"
     ]
-    waiting = _details(there, "waiting")
+    waiting = _details(pod, "waiting")
     if waiting is not None and waiting.reason not in _OUR_TURN:
         reasons.append((waiting.reason, waiting.message))
     return "; ".join(" ".join(one).strip() for one in reasons)

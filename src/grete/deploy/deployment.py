@@ -15,7 +15,7 @@ from grete.config.choices import LauncherChoice
 from grete.config.derived import canonical_keys
 from grete.config.key_tables.coordinator import YARN_PACKAGE, YARN_RESOURCE
 from grete.config.key_tables.deploy import ENVIRONMENT
-from grete.config.key_tables.job import APPLICATION_PATH, CONTAINER_COUNT, LAUNCHER
+from grete.config.key_tables.job import APPLICATION_PATH, LAUNCHER
 from grete.config.key_tables.streams import SPARK_MASTER
 from grete.config.load import load
 from grete.config.secrets import variables
@@ -25,6 +25,7 @@ from grete.errors import ConfigError
 from grete.model.ids import JobId
 from grete.packages.transport import brought_package
 
+_OF_THEIR_OWN = {Manager.KUBERNETES: LauncherChoice.KUBERNETES, Manager.YARN: LauncherChoice.YARN}
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 _LONGEST = 30
 _BROUGHT_BY_YARN = (ENVIRONMENT.name, YARN_PACKAGE.name)
@@ -60,9 +61,9 @@ class Deployment:
         return deployed_name(self.job)
 
     @property
-    def has_container_pods(self) -> bool:
-        """Whether each container is a pod of its own, and not in the coordinator's process."""
-        return self.settings.job.launcher == LauncherChoice.KUBERNETES
+    def has_managed_containers(self) -> bool:
+        """Whether each container is a pod or an application of its own, and not in the coordinator's process."""
+        return self.settings.job.launcher in _OF_THEIR_OWN.values()
 
     @property
     def words(self) -> list[str]:
@@ -109,13 +110,13 @@ def prepare(options: RunOptions, home: Path) -> Deployment:
 
 
 def _launcher(settings: Settings) -> str:
-    """One container is in its coordinator's process; several have a pod each, as has one for which that is asked, or
-    of which the coordinator may make several.
+    """One container is in its coordinator's process. Several have a place each, as has one for which that is asked,
+    or of which the coordinator may make several.
     """
-    is_asked = settings.job.launcher == LauncherChoice.KUBERNETES or settings.autosizing.decides
-    is_on_kubernetes = settings.deploy.manager is Manager.KUBERNETES
-    if is_on_kubernetes and (is_asked or settings.job.container_count > 1):
-        return LauncherChoice.KUBERNETES.value
+    own = _OF_THEIR_OWN.get(settings.deploy.manager)
+    is_asked = settings.job.launcher == own or settings.autosizing.decides
+    if own is not None and (is_asked or settings.job.container_count > 1):
+        return own.value
     return LauncherChoice.THREAD.value
 
 
@@ -150,10 +151,5 @@ def _problems(settings: Settings) -> list[str]:
     if settings.job.is_of_processors:
         found.append(
             f"{manager}: a job of stream processors is run by the processes that join it, not deployed"
-        )
-    if settings.job.container_count > 1 and settings.deploy.manager is Manager.YARN:
-        found.append(
-            f"{CONTAINER_COUNT.name}={settings.job.container_count}: a job on YARN has one container, which scales "
-            f"by executors; set {CONTAINER_COUNT.name}=1 and spark.executor.instances={settings.job.container_count}"
         )
     return found

@@ -89,7 +89,7 @@ def manifests(deployment: Deployment, namespace: str, secrets: Mapping[str, str]
 def shipped_files(deployment: Deployment, namespace: str) -> dict[str, str]:
     """The files of the Secret besides its secrets."""
     found = {CONFIG_FILE: format_properties(shipped_config(deployment, namespace))}
-    if deployment.has_container_pods:
+    if deployment.has_managed_containers:
         found[CONTAINER_POD_FILE] = json.dumps(container_pod(deployment, namespace), indent=1)
     return found
 

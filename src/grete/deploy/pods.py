@@ -136,7 +136,7 @@ def _coordinator_container(deployment: Deployment) -> Manifest:
     settings = deployment.settings
     program = [*_interpreter(settings.job), "-m", "grete.deploy.attempt", "--manager", "kubernetes"]
     memory, cores = _driver_resources(settings)
-    if deployment.has_container_pods:
+    if deployment.has_managed_containers:
         memory, cores = _COORDINATOR_MB, _COORDINATOR_CORES
     made = _program(deployment, memory, cores)
     made["env"].insert(1, {"name": EPOCH_ID, "value": deployment.id})

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 
 from grete.config.key_tables.deploy import YARN_ADDRESS, YARN_CONF
 from grete.config.settings.deploy import DeploySettings
-from grete.errors import ConfigError, JobError
+from grete.errors import ConfigError, JobError, ManagerUnreachable
 from grete.http_answers import HTTPError, connections, whole_answer
 
 T = TypeVar("T")
@@ -38,6 +38,13 @@ class YarnApplication(Struct, frozen=True, rename="camel"):
     user: str | None = None
     started_time: int = 0
     diagnostics: str | None = None
+    am_host_http_address: str | None = None
+    am_container_logs: str | None = None
+
+    @property
+    def host(self) -> str:
+        """Of its ApplicationMaster; empty while it has none."""
+        return (self.am_host_http_address or "").rpartition(":")[0]
 
     @property
     def is_live(self) -> bool:
@@ -88,8 +95,10 @@ class _Killed(Struct):
 class ResourceManager:
     """The ResourceManagers of one cluster, of which the one that is active answers."""
 
-    def __init__(self, addresses: Sequence[str]) -> None:
+    def __init__(self, addresses: Sequence[str], timeout_s: float | None = None) -> None:
+        """`timeout_s` is for each of them."""
         self._addresses = addresses
+        self._timeout_s = _TIMEOUT_S if timeout_s is None else timeout_s
 
     def find(self, tag: str) -> list[YarnApplication]:
         """The applications with a tag that the ResourceManager still knows, the oldest first.
@@ -131,7 +140,7 @@ class ResourceManager:
         parameters: Mapping[str, str] | None = None,
         body: Mapping[str, str] | None = None,
     ) -> T:
-        problems = []
+        problems, is_away = [], False
         with connections() as client:
             for address in self._addresses:
                 url = f"{address}/ws/v1/cluster/{path}"
@@ -140,7 +149,7 @@ class ResourceManager:
                         client,
                         method,
                         url,
-                        _TIMEOUT_S,
+                        self._timeout_s,
                         parameters=parameters,
                         document=body,
                         redirects=_REDIRECTS,
@@ -149,24 +158,27 @@ class ResourceManager:
                         return msgspec.json.decode(answer.content, type=kind, strict=False)
                 except (HTTPError, RecursionError) as error:
                     problems.append(f"{method} {url}: {error!r}")
+                    is_away = True
                 except msgspec.DecodeError as error:
                     problems.append(f"{method} {url}: no answer of YARN's, {error}: {answer.text[:300]}")
                 else:
                     asked = f"{answer.method} {answer.url}"
                     problems.append(f"{asked}: {answer.status} {answer.text[:300]}")
-        raise JobError(
-            f"YARN's ResourceManager gives no answer: {'; '.join(problems)}. Check {YARN_ADDRESS.name} and that "
-            "it runs"
-        )
+        said = f"YARN's ResourceManager gives no answer: {'; '.join(problems)}"
+        way_out = f"Check {YARN_ADDRESS.name} and that it runs"
+        raise (ManagerUnreachable if is_away else JobError)(f"{said}. {way_out}")
 
 
-def find_resource_manager(settings: DeploySettings) -> ResourceManager:
-    """The cluster that the configuration names, else Hadoop's own configuration.
+def find_resource_manager(
+    settings: DeploySettings, *, folder: Path | None = None, timeout_s: float | None = None
+) -> ResourceManager:
+    """The cluster that the configuration names, else Hadoop's own configuration, in `folder` if that is given.
 
     Raises:
         ConfigError: neither does.
     """
-    return ResourceManager(settings.addresses or _addresses(hadoop_folder(settings)))
+    addresses = settings.addresses or _addresses(hadoop_folder(settings) if folder is None else folder)
+    return ResourceManager(addresses, timeout_s)
 
 
 def hadoop_folder(settings: DeploySettings) -> Path:

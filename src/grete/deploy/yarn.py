@@ -1,37 +1,27 @@
-"""Deployments on YARN: `spark-submit` in cluster mode, so that the ApplicationMaster is coordinator and container."""
+"""Deployments on YARN: `spark-submit` in cluster mode.
+
+The ApplicationMaster is coordinator and container, or the coordinator alone, which submits an application for each
+container (`container_applications`).
+"""
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
 import shlex
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from grete.clock import Deadline, SystemClock
-from grete.config.choices import ResourceType
-from grete.config.places import has_scheme
 from grete.config.properties import format_properties
 from grete.config.redact import redact
-from grete.config.settings import Settings
-from grete.config.settings.deploy import Resource
-from grete.config.settings.job import JobSettings
-from grete.container.archive import pack
-from grete.deploy import application_master
-from grete.deploy.base import AttemptRow, ClusterManager, Deployed, DeploymentPlan
+from grete.deploy import yarn_submission as submission
+from grete.deploy.base import AttemptRow, ClusterManager, ContainerRow, Deployed, DeploymentPlan
+from grete.deploy.container_applications import ContainerTemplate, incarnation_of
 from grete.deploy.deployment import Deployment
-from grete.deploy.launch_variables import launch_variables
-from grete.deploy.places import (
-    CONFIG_FILE,
-    ENVIRONMENT,
-    FRAMEWORK,
-    PACKAGE,
-    SECRETS_FILE,
-)
+from grete.deploy.places import CONFIG_FILE, CONTAINER_APPLICATION_FILE, PACKAGE, SECRETS_FILE
 from grete.deploy.resource_manager import (
     ResourceManager,
     YarnApplication,
@@ -40,42 +30,38 @@ from grete.deploy.resource_manager import (
     hadoop_folder,
 )
 from grete.errors import JobError
-from grete.launch.spark_submit import find_spark_submit, spark_home
-from grete.packages.manifest import PackageKind
-from grete.packages.transport import archive_of, brought_package
-from grete.packages.verify import read_manifest
 from grete.private_files import private_directory, private_opener
-from grete.spark.session.kafka_connector import connector_settings
-from grete.spark.session.libraries import output_settings
-from grete.spark.session.worker_python import application_python
 
 _SUBMIT_S = 300.0
 _END_S = 60.0
 _POLLS_S = (0.2, 1.0)
-_MAIN = Path(application_master.__file__)
 _SPARK_FILE = "spark.properties"
-_TAGS = "spark.yarn.tags"
-_VARIABLE = "spark.yarn.appMasterEnv."
-_DEFAULTS = {
-    "spark.yarn.submit.waitAppCompletion": "false",
-    "spark.yarn.am.attemptFailuresValidityInterval": "1h",
+_OF_CONTAINERS = f"{CONTAINER_APPLICATION_FILE}, by which the coordinator submits each container"
+_ALONE = {
+    "spark.driver.memory": "512m",
+    "spark.driver.memoryOverhead": "1g",
+    "spark.driver.cores": "1",
+    "spark.executor.instances": "1",
+    "spark.dynamicAllocation.enabled": "false",
 }
-"""A job that runs for months would use up its attempts otherwise."""
-_PACKAGES = (PackageKind.API.folder, FRAMEWORK)
-_NOT_PASSED_ON = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+"""Of a coordinator alone: its Spark rests and gets no executor; beside it is a `spark-submit` for each container."""
 
 
 @dataclass(frozen=True, slots=True)
 class YarnPlan:
-    """What `apply` does: the files that it writes, and its command. Secrets are in the private files alone."""
+    """What `apply` does: the files that it writes, and its command. Secrets are in the private files alone.
 
-    command: tuple[str, ...]
+    `containers` is by what the coordinator submits each container, where these are applications of their own.
+    """
+
+    command: Sequence[str]
     properties: Mapping[str, str]
     config: Mapping[str, str]
     archives: Mapping[str, str]
     files: Mapping[str, str]
     secrets: tuple[str, ...]
     hadoop_folder: Path
+    containers: ContainerTemplate | None
 
 
 def yarn_plan(deployment: Deployment) -> YarnPlan:
@@ -86,114 +72,42 @@ def yarn_plan(deployment: Deployment) -> YarnPlan:
         MissingExtra: no Spark on this machine.
     """
     settings = deployment.settings
-    archives, files = _archives(settings, deployment.folder), _files(settings)
+    archives, files = submission.archives(settings, deployment.folder), submission.files_of(settings)
     own = [CONFIG_FILE, *([SECRETS_FILE] if deployment.secrets else [])]
     words = ["--manager", "yarn", "--config", CONFIG_FILE]
     words += ["--secrets", SECRETS_FILE] if deployment.secrets else []
-    command = [
-        find_spark_submit(os.environ),
-        *("--master", "yarn", "--deploy-mode", "cluster", "--name", f"grete {deployment.job.shown}"),
-        *("--properties-file", str(deployment.folder / _SPARK_FILE)),
-        *("--files", ",".join([*(str(deployment.folder / name) for name in own), *_linked(files)])),
-        *(["--archives", ",".join(_linked(archives))] if archives else []),
-        str(_MAIN),
-        *words,
-        *deployment.words,
-    ]
+    settings_of_spark, template = submission.properties(deployment), None
+    tags = (deployment.name, submission.deployment_tag(deployment.id))
+    properties = submission.tagged(settings_of_spark, tags)
+    if deployment.has_managed_containers:
+        own.append(CONTAINER_APPLICATION_FILE)
+        template = ContainerTemplate(
+            deployment.job.shown,
+            deployment.name,
+            deployment.id,
+            settings_of_spark,
+            archives,
+            files,
+            has_secrets=bool(deployment.secrets),
+        )
+        properties |= _ALONE
+    command = submission.command(
+        f"grete {deployment.job.shown}",
+        deployment.folder / _SPARK_FILE,
+        [*(str(deployment.folder / name) for name in own), *submission.linked(files)],
+        archives,
+        [*words, *deployment.words],
+    )
     return YarnPlan(
-        tuple(command),
-        _properties(deployment),
+        command,
+        properties,
         settings.raw,
         archives,
         files,
         deployment.secrets,
         hadoop_folder(settings.deploy),
+        template,
     )
-
-
-def _archives(settings: Settings, folder: Path) -> dict[str, str]:
-    """What is unpacked in each working folder, by its name there."""
-    found = {}
-    if settings.deploy.package:
-        found[PACKAGE] = settings.deploy.package
-    elif brought_package(settings.job) or settings.job.application_path:
-        found[PACKAGE] = str(folder / "application-SHA256.tgz")
-    if settings.deploy.environment:
-        found[ENVIRONMENT] = _local_or_url(settings.deploy.environment)
-    return found | _resources(settings, ResourceType.ARCHIVE)
-
-
-def _files(settings: Settings) -> dict[str, str]:
-    """What is put into each working folder as it is, by its name there, besides what a deployment writes."""
-    return _resources(settings, ResourceType.FILE)
-
-
-def _resources(settings: Settings, of: ResourceType) -> dict[str, str]:
-    return {each.name: _local_or_url(each.path) for each in settings.deploy.resources if _type(each) == of}
-
-
-def _type(resource: Resource) -> ResourceType:
-    """As it is said, else as in Samza, but for our packages, which are of no use as they are."""
-    usual = ResourceType.ARCHIVE if resource.name in _PACKAGES else ResourceType.FILE
-    return resource.type or usual
-
-
-def _linked(paths: Mapping[str, str]) -> list[str]:
-    """As Spark takes paths with names of their own."""
-    return [f"{path}#{name}" for name, path in paths.items()]
-
-
-def _local_or_url(path: str) -> str:
-    return path if has_scheme(path) else str(Path(path).absolute())
-
-
-def _interpreter(settings: Settings) -> str:
-    """The Python of coordinator, container and workers, as it is named in their working folders."""
-    if settings.deploy.environment:
-        return f"./{ENVIRONMENT}/bin/python"
-    is_brought = FRAMEWORK in _resources(settings, ResourceType.ARCHIVE)
-    return f"./{FRAMEWORK}/bin/python" if is_brought else sys.executable
-
-
-def _pack_application(job: JobSettings, folder: Path) -> Path:
-    """The archive that is unpacked as `__package`."""
-    if (package := brought_package(job)) is not None:
-        return archive_of(package, read_manifest(package), folder)
-    assert job.application_path is not None, "there is nothing to pack"
-    return pack(Path(job.application_path), folder).path
-
-
-def _properties(deployment: Deployment) -> dict[str, str]:
-    """What Spark is submitted with: the job's settings for it, tags, and jars that its plan needs."""
-    settings = deployment.settings
-    variables = _launch_variables(settings) | application_python(settings.job, is_local=False)
-    options = {
-        **_DEFAULTS,
-        **{f"{_VARIABLE}{name}": value for name, value in variables.items()},
-        "spark.pyspark.python": _interpreter(settings),
-        **settings.spark.options,
-    }
-    tags = [deployment.name, _own_tag(deployment), *settings.spark.yarn_tags]
-    options[_TAGS] = ",".join(tags)
-    jars = spark_home(os.environ) / "jars"
-    if settings.job.is_pipeline:
-        names = (name for name in settings.system_names if settings.system(name).capabilities.spark_connector)
-        if (kafka := next(names, None)) is not None:
-            fetched = settings.system(kafka).connector_jars
-            version = importlib.metadata.version("pyspark")
-            options |= connector_settings(options, fetched, spark_version=version, spark_jars=jars)
-    return options | output_settings(settings, options, jars)
-
-
-def _launch_variables(settings: Settings) -> dict[str, str]:
-    """What the ApplicationMaster has to know before it can read the configuration (S4-5, S4-33)."""
-    job = settings.job
-    is_package = brought_package(job) or (job.is_isolated and settings.deploy.package)
-    return launch_variables(job, f"./{PACKAGE}/lib" if is_package else f"./{PACKAGE}")
-
-
-def _own_tag(deployment: Deployment) -> str:
-    return f"deployment-{deployment.id}"
 
 
 class Yarn(ClusterManager):
@@ -203,11 +117,13 @@ class Yarn(ClusterManager):
         """See ClusterManager."""
         plan = yarn_plan(deployment)
         spark, config = redact(plan.properties), redact(plan.config)
+        containers = {} if plan.containers is None else redact(plan.containers.properties)
         shown = [
             f"HADOOP_CONF_DIR={shlex.quote(str(plan.hadoop_folder))} {shlex.join(plan.command)}",
             *_listing(_SPARK_FILE, spark),
             *_listing(CONFIG_FILE, config),
             *(f"\n# {SECRETS_FILE}, private: {', '.join(plan.secrets)}" for _ in plan.secrets[:1]),
+            *(() if plan.containers is None else _listing(_OF_CONTAINERS, containers)),
         ]
         document = {
             "manager": "yarn",
@@ -218,6 +134,7 @@ class Yarn(ClusterManager):
             "archives": dict(plan.archives),
             "files": dict(plan.files),
             "secrets": list(plan.secrets),
+            "containers": dict(containers),
         }
         return DeploymentPlan("\n".join(shown), document)
 
@@ -229,31 +146,37 @@ class Yarn(ClusterManager):
         live = [one for one in manager.find(deployment.name) if one.is_live]
         if live and not replace:
             raise _deployed_already(deployment, live[0])
-        for one in live:
-            _end(manager, deployment, one)
+        _end_all(manager, deployment, live)
         _submit(deployment, plan, secrets)
         found = _submitted(manager, deployment)
-        own = next((one for one in found if _own_tag(deployment) in one.tags), None)
+        tag = submission.deployment_tag(deployment.id)
+        own = next((one for one in found if tag in one.tags), None)
         if own is None:
-            raise JobError(f"spark-submit has ended, and YARN knows no application of {_own_tag(deployment)}")
+            raise JobError(f"spark-submit has ended, and YARN knows no application of {tag}")
         before = next((one for one in found if one.is_live and one.order < own.order), None)
         if before is not None:  # two deployments at once: the first goes on
             manager.kill(own.id)
             raise _deployed_already(deployment, before)
-        return _deployed(own, ())
+        return _deployed(own, (), {})
 
     def status(self, deployment: Deployment) -> list[Deployed]:
         """See ClusterManager."""
         manager = find_resource_manager(deployment.settings.deploy)
-        return [_deployed(one, manager.attempts(one.id)) for one in reversed(manager.find(deployment.name))]
+        found = manager.find(deployment.name)
+        rows: dict[str, list[ContainerRow]] = {}
+        for one in manager.find(submission.containers_tag(deployment.name)):
+            incarnation = incarnation_of(one)
+            if incarnation is not None:
+                rows.setdefault(incarnation.deployment, []).append(_container_row(one, incarnation.container))
+        for of_one in rows.values():
+            of_one.sort(key=lambda row: (int(row.container), row.since_ms))
+        return [_deployed(one, manager.attempts(one.id), rows) for one in reversed(found)]
 
     def kill(self, deployment: Deployment) -> list[str]:
         """See ClusterManager."""
         manager = find_resource_manager(deployment.settings.deploy)
         live = [one for one in manager.find(deployment.name) if one.is_live]
-        for one in live:
-            _end(manager, deployment, one)
-        return [one.id for one in live]
+        return _end_all(manager, deployment, live)
 
 
 def _listing(name: str, values: Mapping[str, str]) -> list[str]:
@@ -270,8 +193,18 @@ def _submitted(manager: ResourceManager, deployment: Deployment) -> list[YarnApp
         ) from error
 
 
-def _deployed(one: YarnApplication, attempts: Sequence[YarnAttempt]) -> Deployed:
-    state = one.state if one.final_status in ("", "UNDEFINED") else f"{one.state} {one.final_status}"
+def _state(one: YarnApplication) -> str:
+    return one.state if one.final_status in ("", "UNDEFINED") else f"{one.state} {one.final_status}"
+
+
+def _container_row(one: YarnApplication, container: str) -> ContainerRow:
+    where = f"{one.id} on {one.host or 'no node yet'}"
+    return ContainerRow(container, where, one.started_time, _state(one).lower(), one.am_container_logs or "")
+
+
+def _deployed(
+    one: YarnApplication, attempts: Sequence[YarnAttempt], containers: Mapping[str, Sequence[ContainerRow]]
+) -> Deployed:
     rows = [
         AttemptRow(
             each.id,
@@ -282,7 +215,9 @@ def _deployed(one: YarnApplication, attempts: Sequence[YarnAttempt]) -> Deployed
         )
         for each in attempts
     ]
-    return Deployed(one.id, state, one.is_live, one.started_time, rows, (one.diagnostics or "").strip())
+    own = [row for tag in one.tags for row in containers.get(tag.removeprefix(submission.DEPLOYMENT), ())]
+    said = (one.diagnostics or "").strip()
+    return Deployed(one.id, _state(one), one.is_live, one.started_time, rows, said, own)
 
 
 def _deployed_already(deployment: Deployment, running: YarnApplication) -> JobError:
@@ -294,37 +229,29 @@ def _deployed_already(deployment: Deployment, running: YarnApplication) -> JobEr
 
 def _submit(deployment: Deployment, plan: YarnPlan, secrets: Mapping[str, str]) -> None:
     folder, settings = deployment.folder, deployment.settings
-    command = list(plan.command)
+    words, log = list(plan.command), folder / "submit.log"
     try:
         private_directory(folder)
         _write(folder / CONFIG_FILE, format_properties(plan.config))
         _write(folder / _SPARK_FILE, format_properties(plan.properties))
+        if plan.containers is not None:
+            _write(folder / CONTAINER_APPLICATION_FILE, plan.containers.as_json())
         if secrets:
             _write(folder / SECRETS_FILE, json.dumps(secrets))
     except OSError as error:
         raise JobError(f"cannot write what is sent to {folder}, nothing was sent: {error}") from error
     if not settings.deploy.package and PACKAGE in plan.archives:
-        packed = str(_pack_application(settings.job, folder))
-        command = [word.replace(plan.archives[PACKAGE], packed) for word in command]
-    environment = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON}
-    environment |= {"HADOOP_CONF_DIR": str(plan.hadoop_folder), "SPARK_HOME": str(spark_home(os.environ))}
-    log = folder / "submit.log"
-    try:
-        with open(log, "wb", opener=private_opener) as output:
-            done = subprocess.run(  # noqa: S603 - our own words, no shell
-                command,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                timeout=_SUBMIT_S,
-                check=False,
-            )
-    except subprocess.TimeoutExpired as error:
-        raise JobError(f"YARN has not accepted the application within {_SUBMIT_S:g} s; see {log}") from error
-    if done.returncode != 0:
-        end = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
-        raise JobError(f"spark-submit ended with code {done.returncode}; {log} ends with\n{end}")
+        packed = str(submission.pack_application(settings.job, folder))
+        words = [word.replace(plan.archives[PACKAGE], packed) for word in words]
+    with submission.start(words, plan.hadoop_folder, log) as process:
+        try:
+            code = process.wait(_SUBMIT_S)
+        except subprocess.TimeoutExpired as error:
+            process.kill()
+            raise JobError(
+                f"YARN has not accepted the application within {_SUBMIT_S:g} s; see {log}"
+            ) from error
+    submission.check_ended(code, log)
 
 
 def _write(path: Path, text: str) -> None:
@@ -332,12 +259,27 @@ def _write(path: Path, text: str) -> None:
         file.write(text)
 
 
-def _end(manager: ResourceManager, deployment: Deployment, application: YarnApplication) -> None:
-    """Kill an application and wait until it has ended."""
-    manager.kill(application.id)
+def _end_all(
+    manager: ResourceManager, deployment: Deployment, coordinators: Sequence[YarnApplication]
+) -> list[str]:
+    """Kill applications with the containers that they have submitted; returns all, once they have ended.
+
+    A coordinator first: it would start its containers again.
+    """
+    _end(manager, coordinators, deployment.name)
+    tag = submission.containers_tag(deployment.name)
+    containers = [one for one in manager.find(tag) if one.is_live]
+    _end(manager, containers, tag)
+    return [one.id for one in (*coordinators, *containers)]
+
+
+def _end(manager: ResourceManager, applications: Sequence[YarnApplication], tag: str) -> None:
+    ids = {one.id for one in applications}
+    for id_ in sorted(ids):
+        manager.kill(id_)
     deadline = Deadline(SystemClock(), _END_S, pauses_s=_POLLS_S)
-    while any(one.is_live for one in manager.find(deployment.name) if one.id == application.id):
+    while left := [one.id for one in manager.find(tag) if one.is_live and one.id in ids] if ids else []:
         if not deadline.pause():
             raise JobError(
-                f"YARN was asked to kill {application.id}, which has not ended within {_END_S:g} s"
+                f"YARN was asked to kill {', '.join(left)}, which has not ended within {_END_S:g} s"
             )

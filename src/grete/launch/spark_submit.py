@@ -7,9 +7,10 @@ application has apply: spark-defaults.conf, packages, keytabs, whatever a distri
 from __future__ import annotations
 
 import contextlib
-import importlib.util
+import importlib.machinery
 import os
 import signal
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -45,7 +46,9 @@ def spark_home(environment: Mapping[str, str]) -> Path:
     """
     if named := environment.get("SPARK_HOME"):
         return Path(named)
-    found = importlib.util.find_spec("pyspark")
+    # an ApplicationMaster has the modules alone, in an archive before all other places
+    folders = [place for place in sys.path if not place.endswith(".zip")]
+    found = importlib.machinery.PathFinder.find_spec("pyspark", folders)
     if found is None or not found.submodule_search_locations:
         raise MissingExtra("pyspark", "spark")
     return Path(found.submodule_search_locations[0])

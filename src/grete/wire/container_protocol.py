@@ -20,6 +20,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from grete import environment as env
 from grete.errors import WireError
+from grete.model.ending import ContainerEnd, as_document, from_document
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.job import TaskMode, TaskModel
 from grete.model.startpoint import PendingStart, StateRequest
@@ -52,6 +53,22 @@ class Directive(Struct, frozen=True):
     number: Integer
 
 
+class ReportedEnd(Struct, frozen=True):
+    """What a container ends with, as its last heartbeat says it (`model.ending.ContainerEnd`)."""
+
+    code: Integer
+    failure: dict[str, str] | None = None
+
+    @classmethod
+    def of(cls, end: ContainerEnd) -> ReportedEnd:
+        """From the model."""
+        return cls(int(end), as_document(end.failure))
+
+    def end(self) -> ContainerEnd:
+        """As the model has it."""
+        return ContainerEnd(self.code, from_document(self.failure))
+
+
 class Heartbeat(Struct, frozen=True):
     """A container's report of itself.
 
@@ -59,8 +76,8 @@ class Heartbeat(Struct, frozen=True):
     barrier at which it waits, 0 when at none. `commits` counts the batches that were committed, `commit_seconds` is
     the time that took in all, `last_commit_seconds` the last; `dead_letters` counts what these set aside. `metrics`
     are in one of several. `trace` is that of the last batch that was traced, `outputs` the streams that a pipeline
-    writes. With `known`, the directive that the container has, the answer may be held until there is another one
-    (`HELD_AT_MOST_S`).
+    writes. `end` is in the last one. With `known`, the directive that the container has, the answer may be held until
+    there is another one (`HELD_AT_MOST_S`).
     """
 
     epoch: Integer
@@ -77,6 +94,7 @@ class Heartbeat(Struct, frozen=True):
     trace: str = ""
     outputs: list[str] = []
     metrics: ReportedMetrics | UnsetType = UNSET
+    end: ReportedEnd | UnsetType = UNSET
     known: Directive | UnsetType = UNSET
 
 
@@ -213,6 +231,8 @@ class ContainerEnvironment:
     """Names of the variables that its configuration refers to, which a launcher of processes passes on."""
     trace: str = ""
     """The `traceparent` of the submission or the fail-over that it is started for; else empty."""
+    coordinator_folder: str = ""
+    """Where a coordinator on another machine works, whose files the container has in its own working folder."""
 
     def variables(self) -> dict[str, str]:
         """The environment that a launcher passes on."""
@@ -243,6 +263,7 @@ class ContainerEnvironment:
             variables.get(env.CHANNEL, ""),
             [name for name in variables.get(env.CONFIGURED, "").split(",") if name],
             variables.get(env.TRACE, ""),
+            variables.get(env.COORDINATOR_FOLDER, ""),
         )
 
     def coordinator_system(self) -> dict[str, str]:

@@ -320,7 +320,7 @@ def test_a_deployment_from_a_full_disk_sends_nothing_and_says_which_folder(
     assert str(folder) in said
     assert "nothing was sent" in said
     assert "No space left" in said
-    assert len(yarn.asked) == 1
+    assert {one.method for one in yarn.asked} == {"GET"}
 
 
 def test_an_attempt_that_cannot_write_ends_with_an_error_and_no_traceback(

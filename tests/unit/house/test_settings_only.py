@@ -57,6 +57,7 @@ BORDERS = {
     "container/main_loop.py": "the coordinator's system, from a container's environment",
     "coordinator/job_model.py": "groupers have the containers as processor.list, in their configuration alone",
     "deploy/attempt.py": "the file of a deployment",
+    "deploy/container_attempt.py": "the file of a deployment",
     "deploy/deployment.py": "the files of a deployment, with the launcher that it has",
     "embedded/processor.py": "the mapping that a program gives",
     "metadata/config_history.py": "a generation in the coordinator stream",

@@ -88,9 +88,9 @@ LAUNCHER = Key(
     "process",
     _CONTAINER,
     "How containers are started: each in a process of its own, each by `spark-submit` in client mode on the "
-    "coordinator's machine, as threads of the coordinator, each in a pod of its own beside the coordinator's "
-    "(`grete deploy` on Kubernetes sets that with more than one container), or by the processors that joined the "
-    "job (`grete.StreamProcessor` sets that).",
+    "coordinator's machine, as threads of the coordinator, each in a pod or an application of YARN of its own beside "
+    "the coordinator's (`grete deploy` sets that with more than one container), or by the processors that joined "
+    "the job (`grete.StreamProcessor` sets that).",
 )
 CONTAINER_COUNT = Key(
     "job.container.count",
