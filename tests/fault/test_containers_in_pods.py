@@ -94,7 +94,7 @@ def test_containers_that_are_pods_outlive_their_coordinator_and_are_started_agai
     lose(job, kubernetes, found["attempts"][0]["where"].rpartition(" ")[2], PodNode.kill)
     eventually(lambda: len(job.starts()) == 3, "an attempt elsewhere", context=job.pod_logs)
     assert job.run("stop").returncode == 0
-    await_state(job, "stopped")
+    job.await_state("stopped", job.pod_logs)
     eventually(lambda: not containers(job), "no container", context=job.pod_logs)
     job.assert_each_counted_once()
     assert job.answer("deploy", "kill") == {"ended": [name]}
@@ -204,7 +204,7 @@ def test_a_job_of_pods_ends_when_all_is_consumed_or_by_the_words_of_the_containe
     job.send(100)
     name = job.answer("deploy", "apply", "--until-drained")["id"]
     job.await_counted(job.pod_logs)
-    await_state(job, "finished")
+    job.await_state("finished", job.pod_logs)
     [found] = job.answer("deploy", "status")
     assert [one["state"] for one in found["containers"]] == ["terminated Completed"] * 2
     assert job.answer("deploy", "kill") == {"ended": [name]}
@@ -217,18 +217,10 @@ def test_a_job_of_pods_ends_when_all_is_consumed_or_by_the_words_of_the_containe
     )
     job.send(100)
     job.answer("deploy", "apply")
-    await_state(job, "failed")
+    job.await_state("failed", job.pod_logs)
     state = job.state()
     assert state is not None
     assert "AssertionError no 150 (application.py:" in state.message
     assert f"{job.id.name}-in.0 offset" in state.message
     ended = [row.details for row in job.history() if row.event == "container-exited"]
     assert {row["exit_code"] for row in ended if row["meaning"] == "poison message"} == {"3"}
-
-
-def await_state(job: DeployedJob, wanted: str) -> None:
-    def state() -> str:
-        found = job.state()
-        return "" if found is None else found.state
-
-    eventually(lambda: state() == wanted, f"the job is {wanted}", within_s=120, context=job.pod_logs)

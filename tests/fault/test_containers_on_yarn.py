@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -16,13 +17,26 @@ from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually
 from grete_workbench.yarn import YarnCluster
 
-pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(600)]
 SEVERAL = {"spark.executor.cores": "1", "job.container.count": "2"}
+OURS = {
+    "yarn.resourcemanager.am.max-attempts": "8",
+    "yarn.nm.liveness-monitor.expiry-interval-ms": "15000",
+    "yarn.nodemanager.resource.memory-mb": "8192",
+}
+KILLED_AT = (
+    "launch.started",
+    "coordinator.launched",
+    "change.adopted",
+    "change.granted",
+    "container.locality-written",
+    "container.fence-raised",
+)
 
 
 @pytest.fixture(scope="module")
 def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[YarnCluster]:
-    cluster = YarnCluster(tmp_path_factory.mktemp("yarn"), nodes=2)
+    cluster = YarnCluster(tmp_path_factory.mktemp("yarn"), nodes=2, settings=OURS)
     cluster.start()
     yield cluster
     cluster.stop()
@@ -48,9 +62,22 @@ def said(yarn: YarnCluster) -> str:
     return "\n".join(f"=== {one['name']} {one['state']}\n{yarn.logs_of(one['id'])}" for one in apps)
 
 
-def kill_driver(job: DeployedJob, yarn: YarnCluster, application: str) -> None:
-    """SIGKILL to the JVM and the Python of an application's first container, at once."""
-    [attempt] = yarn.ask(f"apps/{application}/appattempts")["appAttempts"]["appAttempt"]
+def last_attempt(yarn: YarnCluster, application: str) -> dict[str, str]:
+    """Of an application: its last ApplicationMaster."""
+    found = yarn.ask(f"apps/{application}/appattempts")["appAttempts"]["appAttempt"]
+    last: dict[str, str] = max(found, key=lambda one: one["id"])
+    return last
+
+
+def node_of(yarn: YarnCluster, application: str) -> int:
+    """The number of the node that its ApplicationMaster is on."""
+    address = last_attempt(yarn, application)["nodeId"]
+    return next(one.number for one in yarn.nodes if address.endswith(f":{one.port}"))
+
+
+def kill_driver(yarn: YarnCluster, application: str) -> None:
+    """SIGKILL to the JVM and the Python of an application's ApplicationMaster, at once."""
+    attempt = last_attempt(yarn, application)
     for name in ("java", "python", "python3"):
         for pid in processes_of(attempt["containerId"], name):
             os.kill(pid, signal.SIGKILL)
@@ -62,13 +89,17 @@ def test_containers_outlive_their_coordinator_and_are_submitted_again_when_they_
     def all_said() -> str:
         return said(two_nodes)
 
+    job.isolate()
     job.send(200)
     applied = job.answer("deploy", "apply")
+    shutil.rmtree(job.packages)
     job.await_counted(all_said)
     first = containers(job)
     assert set(first) == {"0", "1"}, all_said()
+    moved = job.run("container", "move", "0", "--to", "elsewhere")
+    assert (moved.returncode, "YARN chooses the hosts" in moved.stderr) == (1, True)
 
-    kill_driver(job, two_nodes, applied["id"])
+    kill_driver(two_nodes, applied["id"])
     job.send(200)
     job.await_counted(all_said)
     eventually(lambda: len(job.starts()) == 2, "another attempt", within_s=90, context=all_said)
@@ -79,9 +110,12 @@ def test_containers_outlive_their_coordinator_and_are_submitted_again_when_they_
         context=all_said,
     )
     assert containers(job) == first
+    job.send(200)
+    job.await_counted(all_said)
+    assert containers(job) == first, all_said()
 
     began_s = time.monotonic()
-    kill_driver(job, two_nodes, first["0"])
+    kill_driver(two_nodes, first["0"])
     job.send(200)
     job.await_counted(all_said)
     print("killed_to_all_outputs_s", round(time.monotonic() - began_s, 1))
@@ -100,4 +134,124 @@ def test_containers_outlive_their_coordinator_and_are_submitted_again_when_they_
         lambda: not job.answer("deploy", "status")[0]["live"], "the end of the coordinator", context=all_said
     )
     assert job.answer("deploy", "status")[0]["state"] == "FINISHED SUCCEEDED"
+    job.assert_each_counted_once()
+    job.assert_ran_in_its_package(two_nodes.nodes[0].directory.parent)
+
+
+def test_nodes_that_are_lost_with_a_container_or_with_the_coordinator_cost_no_record(
+    job: DeployedJob, two_nodes: YarnCluster
+) -> None:
+    """What was on a lost node is fenced off, and begins on the other one."""
+
+    def all_said() -> str:
+        return said(two_nodes)
+
+    def goes_on_without(number: int) -> None:
+        job.send(200)
+        began_s = time.monotonic()
+        two_nodes.kill_machine(number)
+        job.send(200)
+        job.await_counted(all_said)
+        print("node_lost_to_all_outputs_s", round(time.monotonic() - began_s, 1))
+        eventually(lambda: set(containers(job)) == {"0", "1"}, "both", within_s=120, context=all_said)
+        two_nodes.restart(number)
+
+    job.send(200)
+    applied = job.answer("deploy", "apply")
+    job.await_counted(all_said)
+    coordinators = node_of(two_nodes, applied["id"])
+    [other] = {2, 3} - {coordinators}
+    goes_on_without(other)
+    assert len(job.starts()) == 1
+    goes_on_without(node_of(two_nodes, applied["id"]))
+    assert [event for event, _ in job.starts()] == ["deployment", "attempt"]
+    job.assert_each_counted_once()
+
+
+def test_coordinators_and_containers_that_die_at_any_step_lose_and_double_nothing(
+    job: DeployedJob, two_nodes: YarnCluster, tmp_path: Path
+) -> None:
+    """Applications that were submitted and are in nobody's books, too. Each point kills one process."""
+    once = tmp_path / "once"
+    armed = {
+        "GRETE_FAILPOINT": ",".join(f"{point}:kill" for point in KILLED_AT),
+        "GRETE_FAILPOINT_ONCE": str(once),
+    }
+    attempts = {"spark.yarn.maxAppAttempts": "8"}
+    job.configure({**{f"spark.yarn.appMasterEnv.{name}": value for name, value in armed.items()}, **attempts})
+    job.send(400)
+    job.answer("deploy", "apply")  # each coordinator that dies takes its lease with it, and a start of Spark
+    eventually(lambda: job.count() == 400, "all", within_s=300, context=lambda: said(two_nodes))
+    eventually(
+        lambda: set(containers(job)) == {"0", "1"}, "both", within_s=120, context=lambda: said(two_nodes)
+    )
+    assert job.run("container", "restart", "1").returncode == 0
+    eventually(
+        lambda: len(list(once.iterdir())) == len(KILLED_AT),
+        "all points",
+        within_s=240,
+        context=lambda: said(two_nodes),
+    )
+    job.send(200)
+    job.await_counted(lambda: said(two_nodes))
+    job.assert_each_counted_once()
+
+
+def test_it_ends_when_all_is_consumed_or_by_the_words_of_the_container_that_failed(
+    job: DeployedJob, two_nodes: YarnCluster, tmp_path: Path
+) -> None:
+    """They are in its last heartbeat: YARN has the code of its end alone."""
+
+    def all_said() -> str:
+        return said(two_nodes)
+
+    job.send(100)
+    job.answer("deploy", "apply", "--until-drained")
+    job.await_counted(all_said)
+    job.await_state("finished", all_said)
+    found = job.answer("deploy", "status")[0]
+    assert [one["state"] for one in found["containers"]] == ["finished succeeded"] * 2
+
+    application = tmp_path / "application.py"
+    application.write_text(
+        application.read_text().replace(
+            "count =", "assert envelope.message['n'] != 150, 'no 150'\n        count ="
+        )
+    )
+    job.send(100)
+    job.answer("deploy", "apply")
+    job.await_state("failed", all_said)
+    state = job.state()
+    assert state is not None
+    assert "AssertionError no 150 (application.py:" in state.message
+    assert f"{job.id.name}-in.0 offset" in state.message
+    ended = [row.details for row in job.history() if row.event == "container-exited"]
+    assert {row["exit_code"] for row in ended if row["meaning"] == "poison message"} == {"3"}
+
+
+def test_a_deployment_takes_the_place_of_one_with_its_containers_and_a_kill_ends_them(
+    job: DeployedJob, two_nodes: YarnCluster
+) -> None:
+    def all_said() -> str:
+        return said(two_nodes)
+
+    job.send(200)
+    first = job.answer("deploy", "apply")
+    job.await_counted(all_said)
+    before = containers(job)
+    second = job.answer("deploy", "apply", "--replace")
+    assert second["id"] != first["id"]
+    job.send(200)
+    job.await_counted(all_said)
+    eventually(lambda: set(containers(job)) == {"0", "1"}, "both", within_s=120, context=all_said)
+    now = containers(job)
+    assert not set(before.values()) & set(now.values())
+    two_nodes.pause(1)
+    try:
+        job.send(100)
+        job.await_counted(all_said)
+    finally:
+        two_nodes.resume(1)
+    assert set(job.answer("deploy", "kill")["ended"]) == {second["id"], *now.values()}
+    assert containers(job) == {}
     job.assert_each_counted_once()

@@ -26,7 +26,7 @@ from grete.metadata.history import HistoryEvent
 from grete.metadata.job_state import JobState
 from grete.operations import open_job
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.waiting import patient, reaches
+from grete.testing.waiting import eventually, patient, reaches
 from grete_workbench.kube_apiserver import KubeApiServer
 from grete_workbench.yarn import YarnCluster
 
@@ -184,6 +184,15 @@ class DeployedJob(Job):
         assert seen() == set(range(records))
         prefixes = {str(output.value[key]) for output in self.written() for key in ("built_in", "prefix")}
         assert all(Path(prefix).is_relative_to(below) for prefix in prefixes), prefixes
+
+    def await_state(self, wanted: str, said: Callable[[], str]) -> None:
+        """Wait until the job is in that state."""
+
+        def state() -> str:
+            found = self.state()
+            return "" if found is None else found.state
+
+        eventually(lambda: state() == wanted, f"the job is {wanted}", within_s=120, context=said)
 
     def starts(self) -> list[tuple[str, str]]:
         """Each start of a coordinator: what it was, and of which deployment."""

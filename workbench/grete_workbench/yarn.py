@@ -204,12 +204,13 @@ def _working_below(folder: Path) -> list[int]:
 
 
 def _node_manager(node: YarnNode) -> dict[str, str]:
+    own = f"127.0.0.{node.number}"  # machines of their own, as far as YARN can tell
     return {
-        "yarn.nodemanager.hostname": "127.0.0.1",
-        "yarn.nodemanager.bind-host": "127.0.0.1",
-        "yarn.nodemanager.address": f"127.0.0.1:{node.port}",
-        "yarn.nodemanager.webapp.address": f"127.0.0.1:{node.web_port}",
-        "yarn.nodemanager.localizer.address": f"127.0.0.1:{node.scheduler_port}",
+        "yarn.nodemanager.hostname": own,
+        "yarn.nodemanager.bind-host": own,
+        "yarn.nodemanager.address": f"{own}:{node.port}",
+        "yarn.nodemanager.webapp.address": f"{own}:{node.web_port}",
+        "yarn.nodemanager.localizer.address": f"{own}:{node.scheduler_port}",
         "yarn.nodemanager.local-dirs": str(node.directory / "local"),
         "yarn.nodemanager.log-dirs": str(node.container_logs),
         "yarn.nodemanager.delete.debug-delay-sec": "3600",

@@ -102,7 +102,7 @@ def submitted_settings(options: RunOptions, home: Path, clock: Clock) -> Setting
         with closing(open_system(settings, system, home, clock)) as opened:
             return opened.streams()
 
-    loaded = load(options.config_paths, {**options.config, **options.overrides, **(options.place or {})})
+    loaded = load(options.config_paths, {**options.config, **options.overrides}) | dict(options.place or {})
     if options.dev:
         loaded |= dev_overrides(loaded)
     config = apply_rewriters(loaded, list_streams=list_streams)

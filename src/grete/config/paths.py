@@ -32,20 +32,6 @@ def absolute_paths(config: Mapping[str, str], folder: Path) -> dict[str, str]:
     return {key: absolute_path(key, value, folder) for key, value in config.items()}
 
 
-def moved_paths(config: Mapping[str, str], before: str, after: Path) -> dict[str, str]:
-    """The configuration of a process that works in `before`, for one that has the same files in `after`.
-
-    Nothing is moved where `before` is empty.
-    """
-    if not before:
-        return dict(config)
-    below = f"{before.rstrip('/')}/"
-    return {
-        key: str(after) if value == before else value.replace(below, f"{after}/")
-        for key, value in config.items()
-    }
-
-
 def absolute_path(key: str, value: str, folder: Path) -> str:
     """The value of a key, as `absolute_paths` gives it. What is no path is left as it is."""
     if "${" in value:

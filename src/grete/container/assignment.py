@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from grete.config.paths import absolute_paths, moved_paths
+from grete.config.paths import absolute_paths
 from grete.config.settings import Settings
 from grete.model.fence import Fence, container_fence
 from grete.model.ids import ContainerId, JobId, SystemStream, SystemStreamPartition, TaskName
@@ -85,8 +85,8 @@ class Assignment:
         return self.settings.job.standby_directory(self.job, home) / f"standby-{replica}"
 
 
-def parse_assignment(document: Any, folder: Path, coordinator_folder: str = "") -> Assignment:
-    """Read the coordinator's document, parsed from JSON; paths in it are from `folder`, as are those below the other.
+def parse_assignment(document: Any, folder: Path) -> Assignment:
+    """Read the coordinator's document, parsed from JSON; paths in it are from `folder`.
 
     Raises:
         WireError: a field is missing or of another type; names it.
@@ -96,7 +96,7 @@ def parse_assignment(document: Any, folder: Path, coordinator_folder: str = "") 
         job=read.job,
         container_id=read.container_id,
         epoch=read.epoch,
-        settings=Settings.of(absolute_paths(moved_paths(read.config, coordinator_folder, folder), folder)),
+        settings=Settings.of(absolute_paths(read.config, folder)),
         tasks=tuple(sorted(map(_task, read.tasks), key=lambda task: task.name)),
         serial=read.serial,
         until_drained=read.until_drained,

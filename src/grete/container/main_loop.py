@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from grete.clock import SystemClock
-from grete.config.paths import absolute_paths, moved_paths, working_folder
+from grete.config.paths import absolute_paths, working_folder
 from grete.config.settings import Settings
 from grete.config.settings.coordinator import is_loopback
 from grete.container.assignment import Assignment, parse_assignment
@@ -74,9 +74,7 @@ class ContainerMainLoop:
         self._id, self._epoch, self._home = given.container_id, given.epoch, given.home
         self._launched_in = working_folder()  # the coordinator's folder, which the container leaves (`enter`)
         self._coordinator_url = given.coordinator_url
-        self._coordinator_folder = given.coordinator_folder
-        stream = moved_paths(given.coordinator_system(), self._coordinator_folder, self._launched_in)
-        self._coordinator = Settings.of(absolute_paths(stream, self._launched_in))
+        self._coordinator = Settings.of(absolute_paths(given.coordinator_system(), self._launched_in))
         self._stop = stop
         self._control = Control(stop)
         self._control.on_at_work = self._at_work
@@ -229,7 +227,7 @@ class ContainerMainLoop:
 
     def _fetch(self) -> Assignment:
         document = self._ahead.take(self._control.next_serial) or self._get_assignment()
-        assignment = parse_assignment(document, self._launched_in, self._coordinator_folder)
+        assignment = parse_assignment(document, self._launched_in)
         self._job = assignment.job
         log_as(job=assignment.job.shown)
         self._folder = assignment.state_directory(self._home).parent.resolve()

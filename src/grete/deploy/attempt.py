@@ -103,8 +103,8 @@ def main(arguments: Sequence[str]) -> int:
         if given.secrets is not None:
             os.environ.update(secrets_of(given.secrets))
         check_packages(Path.cwd())
-        place = place_of(given.manager, os.environ, Path.cwd())
         managed = _managed(given.manager, given.config.parent)
+        place = place_of(given.manager, os.environ, Path.cwd()) if managed is None else application_in(Path())
         options = RunOptions(
             [str(given.config)],
             until_drained=given.until_drained,
@@ -161,12 +161,21 @@ def place_of(manager: Manager, environment: Mapping[str, str], folder: Path) -> 
     found: dict[str, str] = {}
     if manager is Manager.YARN and (host := environment.get("NM_HOST")):
         found |= {"spark.driver.host": host, "spark.driver.bindAddress": host}
+    return found | application_in(folder)
+
+
+def application_in(folder: Path) -> dict[str, str]:
+    """The settings of an application that was unpacked in a working folder.
+
+    For a coordinator of containers elsewhere the folder is `Path()`: the settings are the same for each attempt, and
+    no container is started again since the coordinator is in another folder than the one before.
+    """
     package = folder / PACKAGE
     if is_package(package):
-        found[APPLICATION_ENVIRONMENT.name] = str(package)
-    elif package.is_dir():
-        found[APPLICATION_PATH.name] = str(package.resolve())
-    return found
+        return {APPLICATION_ENVIRONMENT.name: str(package)}
+    if not package.is_dir():
+        return {}
+    return {APPLICATION_PATH.name: str(package.resolve() if folder.is_absolute() else package)}
 
 
 def check_packages(folder: Path) -> None:

@@ -24,7 +24,7 @@ from grete.deploy import yarn_submission as submission
 from grete.deploy.managed_containers import ManagedContainer, ManagedContainers, ManagedEnd
 from grete.deploy.places import CONFIG_FILE, CONTAINER_FILE, SECRETS_FILE
 from grete.deploy.resource_manager import ResourceManager, YarnApplication
-from grete.environment import CONTAINER_EPOCH, COORDINATOR_FOLDER
+from grete.environment import CONTAINER_EPOCH
 from grete.errors import ConfigError, JobError
 from grete.failpoints import failpoint
 from grete.launch.base import ContainerStart
@@ -55,6 +55,8 @@ _AT_ONCE = 2
 _SUBMIT_S = 300.0
 _LOOK_S = 2.0
 """The ResourceManager tells nobody that something has changed."""
+_NODES_S = 10.0
+"""So often it is asked for nodes that go."""
 _EXITED = re.compile(r"User application exited with status (\d+)")
 _LONGEST = 2_000
 _COMES = "waiting for AM container"
@@ -160,6 +162,8 @@ class ContainerApplications(ManagedContainers):
     kind = "application"
     _submitted: dict[str, _Submission] = field(default_factory=dict)
     _ended: set[str] = field(default_factory=set)
+    _going: frozenset[str] = frozenset()
+    _going_until_s: float = float("-inf")
     _never: threading.Event = field(default_factory=threading.Event)
 
     @classmethod
@@ -192,17 +196,19 @@ class ContainerApplications(ManagedContainers):
         if there is not None:
             failpoint("launch.started")
             return there.uid
-        under_way.process.kill()
+        under_way.end()
         submission.check_ended(1 if code is None else code, under_way.log)
         raise JobError(f"spark-submit has ended, and YARN knows no application of {name}")
 
+    def withdraw(self, name: str) -> None:
+        """See ManagedContainers."""
+        under_way = self._submitted.pop(name, None)
+        if under_way is not None:
+            under_way.end()
+
     def _submit(self, name: str, start: ContainerStart) -> _Submission:
         folder, template = self.folder / "containers" / name, self.template
-        told = {
-            **start.environment,
-            CONTAINER_EPOCH: str(start.epoch),
-            COORDINATOR_FOLDER: str(self.folder),
-        }
+        told = {**start.environment, CONTAINER_EPOCH: str(start.epoch)}
         words = ["--config", CONFIG_FILE, "--container", CONTAINER_FILE]
         own = [str(self.folder / CONFIG_FILE), str(folder / CONTAINER_FILE)]
         if template.has_secrets:
@@ -237,6 +243,9 @@ class ContainerApplications(ManagedContainers):
 
     def seen(self) -> tuple[Sequence[ManagedContainer], str]:
         """See ManagedContainers; a sight has no version."""
+        if self.clock.monotonic_s() >= self._going_until_s:
+            self._going = self.manager.decommissioned()
+            self._going_until_s = self.clock.monotonic_s() + _NODES_S
         found = self._look(submission.containers_tag(self.template.job))
         self._ended = {one.uid for one in found if one.end is not None}
         return found, ""
@@ -244,7 +253,7 @@ class ContainerApplications(ManagedContainers):
     def _look(self, tag: str) -> list[ManagedContainer]:
         found = ((incarnation_of(one), one) for one in self.manager.find(tag))
         return [
-            _managed(incarnation, one)
+            _managed(incarnation, one, self._going)
             for incarnation, one in found
             if incarnation is not None and incarnation.deployment == self.template.deployment
         ]
@@ -260,10 +269,8 @@ class ContainerApplications(ManagedContainers):
 
     def close(self) -> None:
         """See ManagedContainers. What a submission has begun is the next coordinator's to see."""
-        for one in self._submitted.values():
-            one.process.kill()
-            one.process.wait()
-        self._submitted.clear()
+        for name in tuple(self._submitted):
+            self.withdraw(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,8 +279,12 @@ class _Submission:
     log: Path
     until_s: float
 
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
 
-def _managed(incarnation: TaggedContainer, one: YarnApplication) -> ManagedContainer:
+
+def _managed(incarnation: TaggedContainer, one: YarnApplication, going: frozenset[str]) -> ManagedContainer:
     waits_for = (one.diagnostics or "").strip() if one.state == "ACCEPTED" else ""
     return ManagedContainer(
         incarnation.name,
@@ -282,15 +293,19 @@ def _managed(incarnation: TaggedContainer, one: YarnApplication) -> ManagedConta
         incarnation.epoch,
         one.host,
         None if one.is_live else _end_of(one),
+        sent_away=f"node {one.host} is decommissioned" if one.am_host_http_address in going else "",
         waits_for="" if _COMES in waits_for else shortened(waits_for, _LONGEST),
     )
 
 
 def _end_of(one: YarnApplication) -> ManagedEnd:
-    """Spark says the code of a program that has ended by itself; of any other nobody has seen the end."""
+    """Spark says the code of a program that has ended before it, above 128 a signal's, as a shell does; of any other
+    nobody has seen the end.
+    """
     said = shortened((one.diagnostics or "").strip(), _LONGEST)
     if one.final_status == "SUCCEEDED":
         return ManagedEnd(0)
     if exited := _EXITED.search(said):
-        return ManagedEnd(int(exited[1]))
+        code = int(exited[1])
+        return ManagedEnd(128 - code if code > 128 else code)
     return ManagedEnd(None, said=f"{one.id} {one.final_status.lower()}: {said or 'YARN does not say why'}")

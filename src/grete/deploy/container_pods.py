@@ -113,6 +113,9 @@ class ContainerPods(ManagedContainers):
         there = self.namespace.read("Pod", self.name(start))
         return "" if there is None else there.metadata.uid
 
+    def withdraw(self, name: str) -> None:
+        """See ManagedContainers: nothing is under way, but perhaps an answer."""
+
     def read(self, name: str) -> ManagedContainer | None:
         """See ManagedContainers."""
         there = self.namespace.read("Pod", name)
@@ -179,8 +182,9 @@ def _managed(pod: Object) -> ManagedContainer | None:
         pod.spec.node_name,
         _end_of(pod, own_epoch),
         pod.metadata.deletion_grace_period_seconds if is_leaving else None,
-        not pod.spec.node_name and any(one.type == "PodScheduled" for one in pod.status.conditions),
-        _why_it_waits(pod),
+        is_unplaced=not pod.spec.node_name
+        and any(one.type == "PodScheduled" for one in pod.status.conditions),
+        waits_for=_why_it_waits(pod),
     )
 
 

@@ -37,6 +37,8 @@ class ManagedContainer:
     end: ManagedEnd | None = None
     leaves_within_s: float | None = None
     """So much time it has from when somebody asked for its end; None while nobody did."""
+    sent_away: str = ""
+    """Why it is to leave its host before the manager ends it there."""
     is_unplaced: bool = False
     """Whether no host was found for it, though one was looked for."""
     waits_for: str = ""
@@ -63,6 +65,10 @@ class ManagedContainers(ABC):
         Raises:
             GreteError: it is refused.
         """
+
+    @abstractmethod
+    def withdraw(self, name: str) -> None:
+        """Give up what `create` has begun and not ended. It may be there nevertheless, now or soon."""
 
     @abstractmethod
     def read(self, name: str) -> ManagedContainer | None:

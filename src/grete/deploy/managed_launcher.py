@@ -65,6 +65,7 @@ class ManagedLauncher(Launcher):
     last_words: LastWords = no_words
     _known: dict[ContainerId, _Launched] = field(default_factory=dict)
     _replaced: list[_Launched] = field(default_factory=list)
+    _withdrawn: set[str] = field(default_factory=set)
     _ended: deque[ContainerExit] = field(default_factory=deque)
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _closed: threading.Event = field(default_factory=threading.Event)
@@ -222,6 +223,8 @@ class ManagedLauncher(Launcher):
     def _make(self, own: _Launched) -> None:
         """Make it, unless it was made by an earlier attempt whose answer was lost."""
         if own.is_killed:
+            self.managed.withdraw(own.name)
+            self._withdrawn.add(own.name)
             self._end(own, _KILLED, "killed before it was started")
             return
         own.uid = self.managed.create(own.start)
@@ -245,6 +248,10 @@ class ManagedLauncher(Launcher):
                 host = there.host or "no host"
                 self._lose(own, f"{self.managed.kind} {own.name} does not end: nothing is heard of {host}")
                 self.managed.remove(own.name, own.uid, 0)
+            elif there.sent_away and own.gone_by_s is None:
+                _log.info("container %s goes elsewhere: %s", own.start.container_id, there.sent_away)
+                own.is_sent_away = True
+                self._kill(own)
             elif self._is_unplaced_for_long(own, there):
                 reason = (
                     f"host {own.start.host} does not take it, or is not there; it goes where there is room"
@@ -300,7 +307,7 @@ class ManagedLauncher(Launcher):
             self._known.pop(own.start.container_id, None)
 
     def _tidy(self, found: Sequence[ManagedContainer]) -> None:
-        """End what is nobody's: started by an earlier leader and not adopted, or followed by another incarnation.
+        """End what is nobody's: started by an earlier leader and not adopted, withdrawn, or followed by another one.
 
         So of those that have ended the last stays.
         """
@@ -311,8 +318,8 @@ class ManagedLauncher(Launcher):
         for one in found:
             if one.uid in ours or one.leaves_within_s is not None:
                 continue
-            is_of_another = leadership_of(one.epoch) < self.leadership and one.end is None
-            if is_of_another or one.epoch < last[one.container]:
+            is_of_another = leadership_of(one.epoch) < self.leadership or one.name in self._withdrawn
+            if (is_of_another and one.end is None) or one.epoch < last[one.container]:
                 self.managed.remove(one.name, one.uid, _SECONDS)
 
     def _tell_why_it_waits(self, own: _Launched, there: ManagedContainer) -> None:

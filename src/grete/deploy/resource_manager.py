@@ -72,6 +72,18 @@ class YarnAttempt(Struct, frozen=True, rename="camel"):
     logs_link: str | None = None
 
 
+class _Node(Struct, rename={"address": "nodeHTTPAddress"}):
+    address: str = ""
+
+
+class _Nodes(Struct):
+    node: list[_Node] = []
+
+
+class _FoundNodes(Struct):
+    nodes: _Nodes | None
+
+
 class _Applications(Struct):
     app: list[YarnApplication] = []
 
@@ -122,6 +134,15 @@ class ResourceManager:
             self._ask(_FoundAttempts, "GET", f"apps/{application}/appattempts").app_attempts or _Attempts()
         )
         return sorted(found.app_attempt, key=lambda one: one.id)
+
+    def decommissioned(self) -> frozenset[str]:
+        """The nodes that go when what runs on them has ended, by the address of their pages.
+
+        Raises:
+            JobError: as `find`.
+        """
+        found = self._ask(_FoundNodes, "GET", "nodes", {"states": "DECOMMISSIONING"}).nodes or _Nodes()
+        return frozenset(one.address for one in found.node)
 
     def kill(self, application: str) -> None:
         """Ask for an end of the application; it has ended once `find` says so.

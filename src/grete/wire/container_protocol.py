@@ -231,8 +231,6 @@ class ContainerEnvironment:
     """Names of the variables that its configuration refers to, which a launcher of processes passes on."""
     trace: str = ""
     """The `traceparent` of the submission or the fail-over that it is started for; else empty."""
-    coordinator_folder: str = ""
-    """Where a coordinator on another machine works, whose files the container has in its own working folder."""
 
     def variables(self) -> dict[str, str]:
         """The environment that a launcher passes on."""
@@ -263,7 +261,6 @@ class ContainerEnvironment:
             variables.get(env.CHANNEL, ""),
             [name for name in variables.get(env.CONFIGURED, "").split(",") if name],
             variables.get(env.TRACE, ""),
-            variables.get(env.COORDINATOR_FOLDER, ""),
         )
 
     def coordinator_system(self) -> dict[str, str]:

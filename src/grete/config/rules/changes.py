@@ -71,7 +71,7 @@ def effective(known: Key[object], key: str, config: Mapping[str, str]) -> str | 
     if known.type.choices and known.type.problem(value) is None:
         return str(known.type.read(value))
     if known.type is PATH:
-        return os.path.abspath(value)  # as it was written before such keys were made absolute
+        return os.path.normpath(value)  # a relative one is the same in each working folder of a deployment
     return aliases.canonical(known.aliases, value) if known.aliases else value
 
 
