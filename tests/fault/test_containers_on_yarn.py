@@ -19,7 +19,14 @@ from grete_workbench.yarn import YarnCluster
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(600)]
 SEVERAL = {"spark.executor.cores": "1", "job.container.count": "2"}
+_CAPACITY = "yarn.scheduler.capacity"
 OURS = {
+    "yarn.resourcemanager.scheduler.class": (
+        "org.apache.hadoop.yarn.server.resourcemanager.scheduler.capacity.CapacityScheduler"
+    ),
+    f"{_CAPACITY}.root.queues": "default",
+    f"{_CAPACITY}.root.default.capacity": "100",
+    f"{_CAPACITY}.maximum-am-resource-percent": "1.0",
     "yarn.resourcemanager.am.max-attempts": "8",
     "yarn.nm.liveness-monitor.expiry-interval-ms": "15000",
     "yarn.nodemanager.resource.memory-mb": "8192",
@@ -255,3 +262,40 @@ def test_a_deployment_takes_the_place_of_one_with_its_containers_and_a_kill_ends
     assert set(job.answer("deploy", "kill")["ended"]) == {second["id"], *now.values()}
     assert containers(job) == {}
     job.assert_each_counted_once()
+
+
+def test_containers_leave_a_node_that_is_decommissioned(
+    kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have not failed; the coordinator, if it is there, goes on."""
+    yarn = YarnCluster(tmp_path / "yarn", nodes=2, settings=OURS)
+    yarn.start()
+
+    def all_said() -> str:
+        return said(yarn)
+
+    try:
+        with job_on_yarn(yarn, kafka, tmp_path, monkeypatch, {**PATIENT, **SEVERAL}) as job:
+            job.send(200)
+            job.answer("deploy", "apply")
+            job.await_counted(all_said)
+            before = containers(job)
+            left = node_of(yarn, before["0"])
+            there = {number for number, one in before.items() if node_of(yarn, one) == left}
+            yarn.decommission(left)
+            eventually(
+                lambda: not set(before[number] for number in there) & set(containers(job).values()),
+                "its containers leave",
+                within_s=60,
+                context=all_said,
+            )
+            job.send(200)
+            job.await_counted(all_said)
+            eventually(lambda: set(containers(job)) == {"0", "1"}, "both", within_s=90, context=all_said)
+            now = containers(job)
+            assert left not in {node_of(yarn, now[number]) for number in there}
+            assert all(now[number] == one for number, one in before.items() if number not in there)
+            assert len(job.starts()) == 1
+            job.assert_each_counted_once()
+    finally:
+        yarn.stop()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -26,6 +27,7 @@ from grete.testing.server_cluster import ServerCluster, ServerFailed, ServerNode
 VERSION = "3.5.0"
 _CALL_S = 10.0
 _SERVERS = "org.apache.hadoop.yarn.server"
+_CLIENT = "org.apache.hadoop.yarn.client.cli"
 _MAINS = (f"{_SERVERS}.resourcemanager.ResourceManager", f"{_SERVERS}.nodemanager.NodeManager")
 JVM = (
     *("-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
@@ -121,6 +123,17 @@ class YarnCluster(ServerCluster[YarnNode]):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
+    def decommission(self, number: int) -> None:
+        """Let a node go when what runs on it has ended, as `yarn rmadmin -refreshNodes -g` does."""
+        manager = self.nodes[0]
+        _excluded(manager).write_text(f"{_host(self.nodes[number - 1])}\n")
+        words = ["-cp", f"{manager.configuration}:{jars_directory()}/*", f"{_CLIENT}.RMAdminCLI"]
+        done = subprocess.run(  # noqa: S603 - our own words, no shell
+            [java(), *JVM, *words, "-refreshNodes", "-g", "600", "-server"], capture_output=True, text=True
+        )
+        if done.returncode != 0:
+            raise ServerFailed(f"a node cannot be decommissioned: {done.stderr[-2000:]}")
+
     def ask(self, path: str) -> Any:
         """The document at a path of the ResourceManager's web services.
 
@@ -159,6 +172,7 @@ class YarnCluster(ServerCluster[YarnNode]):
             "hadoop.http.staticuser.user": "tests",
         }
         write_site(node.configuration / "core-site.xml", core)
+        _excluded(node).touch()
         write_site(node.configuration / "yarn-site.xml", self._site(node))
 
     def _site(self, node: YarnNode) -> dict[str, str]:
@@ -173,6 +187,7 @@ class YarnCluster(ServerCluster[YarnNode]):
             "yarn.resourcemanager.scheduler.address": f"127.0.0.1:{manager.scheduler_port}",
             "yarn.resourcemanager.resource-tracker.address": f"127.0.0.1:{manager.tracker_port}",
             "yarn.resourcemanager.admin.address": f"127.0.0.1:{manager.admin_port}",
+            "yarn.resourcemanager.nodes.exclude-path": str(_excluded(manager)),
             "yarn.application.classpath": f"{jars_directory()}/*",
             **own,
             **self._settings,
@@ -203,8 +218,18 @@ def _working_below(folder: Path) -> list[int]:
     return found
 
 
+def _excluded(manager: YarnNode) -> Path:
+    """The file of the hosts that are to go."""
+    return manager.configuration / "excluded"
+
+
+def _host(node: YarnNode) -> str:
+    """A machine of its own, as far as YARN can tell."""
+    return f"127.0.0.{node.number}"
+
+
 def _node_manager(node: YarnNode) -> dict[str, str]:
-    own = f"127.0.0.{node.number}"  # machines of their own, as far as YARN can tell
+    own = _host(node)
     return {
         "yarn.nodemanager.hostname": own,
         "yarn.nodemanager.bind-host": own,
