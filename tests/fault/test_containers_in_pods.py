@@ -209,18 +209,8 @@ def test_a_job_of_pods_ends_when_all_is_consumed_or_by_the_words_of_the_containe
     assert [one["state"] for one in found["containers"]] == ["terminated Completed"] * 2
     assert job.answer("deploy", "kill") == {"ended": [name]}
 
-    application = tmp_path / "application.py"
-    application.write_text(
-        application.read_text().replace(
-            "count =", "assert envelope.message['n'] != 150, 'no 150'\n        count ="
-        )
-    )
+    job.fail_at(150)
     job.send(100)
     job.answer("deploy", "apply")
     job.await_state("failed", job.pod_logs)
-    state = job.state()
-    assert state is not None
-    assert "AssertionError no 150 (application.py:" in state.message
-    assert f"{job.id.name}-in.0 offset" in state.message
-    ended = [row.details for row in job.history() if row.event == "container-exited"]
-    assert {row["exit_code"] for row in ended if row["meaning"] == "poison message"} == {"3"}
+    job.assert_failed_at(150)

@@ -219,21 +219,11 @@ def test_it_ends_when_all_is_consumed_or_by_the_words_of_the_container_that_fail
     found = job.answer("deploy", "status")[0]
     assert [one["state"] for one in found["containers"]] == ["finished succeeded"] * 2
 
-    application = tmp_path / "application.py"
-    application.write_text(
-        application.read_text().replace(
-            "count =", "assert envelope.message['n'] != 150, 'no 150'\n        count ="
-        )
-    )
+    job.fail_at(150)
     job.send(100)
     job.answer("deploy", "apply")
     job.await_state("failed", all_said)
-    state = job.state()
-    assert state is not None
-    assert "AssertionError no 150 (application.py:" in state.message
-    assert f"{job.id.name}-in.0 offset" in state.message
-    ended = [row.details for row in job.history() if row.event == "container-exited"]
-    assert {row["exit_code"] for row in ended if row["meaning"] == "poison message"} == {"3"}
+    job.assert_failed_at(150)
 
 
 def test_a_deployment_takes_the_place_of_one_with_its_containers_and_a_kill_ends_them(

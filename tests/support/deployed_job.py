@@ -87,6 +87,21 @@ class DeployedJob(Job):
         assert built.returncode == 0, built.stderr
         self._isolate("", json.loads(built.stdout)["folder"])
 
+    def fail_at(self, number: int) -> None:
+        """From the next deployment on its task fails with the record of that number."""
+        application = self._directory / "application.py"
+        failing = f"assert envelope.message['n'] != {number}, 'no {number}'\n        count ="
+        application.write_text(application.read_text().replace("count =", failing))
+
+    def assert_failed_at(self, number: int) -> None:
+        """The job has ended by the words of the container that met the record."""
+        state = self.state()
+        assert state is not None
+        assert f"AssertionError no {number} (application.py:" in state.message
+        assert f"{self.id.name}-in.0 offset" in state.message
+        ended = [row.details for row in self.history() if row.event == "container-exited"]
+        assert {row["exit_code"] for row in ended if row["meaning"] == "poison message"} == {"3"}
+
     def become_pipeline(self, environment: Path) -> None:
         """Run the pipeline `TELLING` in an environment that is on every machine."""
         self._isolate(str(self._modules_of_pipeline()), str(environment))

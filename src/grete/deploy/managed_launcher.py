@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 
 from grete.clock import Clock, Deadline
 from grete.deploy.managed_containers import ManagedContainer, ManagedContainers
-from grete.errors import GreteError, JobError
+from grete.errors import GreteError
 from grete.launch.base import ContainerExit, ContainerStart, Launcher
 from grete.launch.exits import exit_of
 from grete.launch.factory import LastWords, no_words
+from grete.launch.watching import WatchingThread
 from grete.model.fence import leadership_of
 from grete.model.ids import ContainerId
 
@@ -69,9 +70,11 @@ class ManagedLauncher(Launcher):
     _ended: deque[ContainerExit] = field(default_factory=deque)
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _closed: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
-    _broke: Exception | None = None
+    _watching: WatchingThread = field(init=False)
     _said: str = ""
+
+    def __post_init__(self) -> None:
+        self._watching = WatchingThread(self._run, "containers")
 
     # --- called by the coordinator's loop ---
 
@@ -148,27 +151,19 @@ class ManagedLauncher(Launcher):
                 known.is_killed, known.gone_by_s = True, None
             self._ask()
         deadline = Deadline(self.clock, _END_S, pauses_s=(0.05, 0.5))
-        while (self._known or self._replaced) and self._broke is None and deadline.pause():
+        while (self._known or self._replaced) and not self._watching.has_broken and deadline.pause():
             pass
         self.abandon()
 
     # --- the thread's ---
 
     def _begin(self) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="containers", daemon=True)
-            self._thread.start()
-        elif self._broke is not None:
-            raise JobError(
-                f"the coordinator cannot look at its containers any more: {self._broke}"
-            ) from self._broke
+        self._watching.begin()
 
     def _run(self) -> None:
         try:
             while not self._closed.is_set():
                 self._look()
-        except Exception as error:  # noqa: BLE001 - a thread begins here; the leader must not lead on without it
-            self._broke = error
         finally:
             self.managed.close()
 

@@ -22,8 +22,9 @@ from grete.embedded.orders import (
     report_cell,
 )
 from grete.embedded.placement import ContainerPlacement, Sight
-from grete.errors import CellChanged, GreteError, JobError
+from grete.errors import CellChanged, GreteError
 from grete.launch.base import ContainerExit, ContainerStart, Launcher
+from grete.launch.watching import WatchingThread
 from grete.model.fence import leadership_of
 from grete.model.ids import ContainerId
 
@@ -52,8 +53,7 @@ class ProcessorsLauncher(Launcher):
         self._sight: Sight | None = None
         self._lock = threading.Lock()
         self._closed = threading.Event()
-        self._broke: Exception | None = None
-        self._thread = threading.Thread(target=self._run, name="processors", daemon=True)
+        self._watching = WatchingThread(self._look_and_order, "processors")
 
     # --- called by the coordinator's loop ---
 
@@ -61,7 +61,7 @@ class ProcessorsLauncher(Launcher):
         """See Launcher. It waits for a processor while there is none for it."""
         with self._lock:
             self._seats.start(container)
-        self._begin()
+        self._watching.begin()
 
     def request_stop(self, container_id: ContainerId) -> None:
         """See Launcher."""
@@ -79,7 +79,7 @@ class ProcessorsLauncher(Launcher):
         Raises:
             JobError: the thread has ended by an error of its own, so nobody looks at processors any more.
         """
-        self._begin()
+        self._watching.begin()
         with self._lock:
             return self._seats.take_exits()
 
@@ -104,35 +104,20 @@ class ProcessorsLauncher(Launcher):
     def abandon(self) -> None:
         """See Launcher."""
         self._closed.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._watching.join()
 
     def close(self) -> None:
         """See Launcher. Orders and reports are removed."""
         with self._lock:
             for known in self._seats.asked.values():
                 known.wanted = Wanted.STOP
-        self._begin()
+        self._watching.begin()
         deadline = Deadline(self._clock, _END_S, pauses_s=(0.05, 0.2))
         while self._seats.asked and deadline.pause():
             pass
         self.abandon()
 
     # --- the thread's ---
-
-    def _begin(self) -> None:
-        if self._thread.ident is None:
-            self._thread.start()
-        elif self._broke is not None:
-            raise JobError(
-                f"the coordinator cannot look at its processors any more: {self._broke}"
-            ) from self._broke
-
-    def _run(self) -> None:
-        try:
-            self._look_and_order()
-        except Exception as error:  # noqa: BLE001 - a thread begins here; the leader must not lead on without it
-            self._broke = error
 
     def _look_and_order(self) -> None:
         said = ""

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.support.turned_launcher import TurnedLauncher
 
 from grete.config.properties import parse_properties
 from grete.deploy.container_applications import ContainerApplications, ContainerTemplate
-from grete.deploy.managed_launcher import ManagedLauncher
 from grete.deploy.resource_manager import ResourceManager, YarnApplication
 from grete.errors import ConfigError, JobError, ManagerUnreachable
-from grete.launch.base import ContainerExit, ContainerStart
+from grete.launch.base import ContainerStart
 from grete.model.ending import ContainerEnd, ExitCode, Failure
 from grete.model.fence import container_epoch
 from grete.model.ids import ContainerId
@@ -85,23 +85,12 @@ class Applications(ResourceManager):
         self.there[number - 1] = msgspec.structs.replace(self.there[number - 1], **changed)
 
 
-class Turned(ManagedLauncher):
-    """Looks when it is told to, without a thread."""
-
-    def _begin(self) -> None:
-        pass
-
-    def look(self) -> list[ContainerExit]:
-        self.turn()
-        return self.exits()
-
-
 @dataclass
 class World:
     folder: Path
     manager: Applications
     clock: ManualClock
-    launcher: Turned
+    launcher: TurnedLauncher
     applications: ContainerApplications
 
     def then(self, line: str) -> None:
@@ -147,7 +136,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
     manager, clock = Applications([]), ManualClock()
     applications = ContainerApplications.of(file, manager, clock)
-    launcher = Turned(applications, clock, LEADERSHIP)
+    launcher = TurnedLauncher(applications, clock, LEADERSHIP)
     made = World(tmp_path, manager, clock, launcher, applications)
     made.then("exit 0")
     return made
@@ -350,7 +339,7 @@ def test_the_next_leader_adopts_what_was_submitted_and_ends_what_nobody_adopted(
     world.manager.accept(start())
     world.manager.accept(start(2, ONE))
     world.manager.accept(start(3, TWO), deployment="another")
-    successor = Turned(world.applications, world.clock, LEADERSHIP + 1)
+    successor = TurnedLauncher(world.applications, world.clock, LEADERSHIP + 1)
     assert successor.adopt(start(), handle)
     assert not successor.adopt(start(2, ONE), handle)
     assert not successor.adopt(start(), handle.replace("application", "pod"))

@@ -12,15 +12,15 @@ from typing import Any
 
 import orjson
 import pytest
+from tests.support.turned_launcher import TurnedLauncher
 
 from grete.deploy.container_pods import ContainerPods
-from grete.deploy.managed_launcher import ManagedLauncher
 from grete.deploy.namespace import JobNamespace
 from grete.deploy.objects import DEPLOYMENT_LABEL, JOB_LABEL, Object, object_of
 from grete.environment import EXIT_FILE
 from grete.errors import CoordinationError, CoordinationUnreachable
 from grete.exit_report import write_report
-from grete.launch.base import ContainerExit, ContainerStart
+from grete.launch.base import ContainerStart
 from grete.model.ending import ContainerEnd, ExitCode, Failure
 from grete.model.fence import container_epoch
 from grete.model.ids import ContainerId
@@ -92,23 +92,12 @@ class NamespaceOfPods(JobNamespace):
         return [object_of(pod) for pod in self.server.pods.values()], "1"  # type: ignore[attr-defined]
 
 
-class Turned(ManagedLauncher):
-    """Looks when it is told to, without a thread."""
-
-    def _begin(self) -> None:
-        pass
-
-    def look(self) -> list[ContainerExit]:
-        self.turn()
-        return self.exits()
-
-
 @dataclass
 class World:
     server: ApiServerOfPods
     clock: ManualClock
     pods: ContainerPods
-    launcher: Turned
+    launcher: TurnedLauncher
 
     def pod(self, number: int = 1, id_: ContainerId = ZERO) -> dict[str, Any]:
         return self.server.pods[self.pods.name(start(number, id_))]
@@ -135,7 +124,7 @@ def world(tmp_path: Path) -> World:
     file.write_text(json.dumps(TEMPLATE))
     namespace = NamespaceOfPods(server, "jobs", 1.0)  # type: ignore[arg-type]
     pods = ContainerPods.of(file, namespace, {"GRETE_POD_NAME": "own-pod"})
-    return World(server, clock, pods, Turned(pods, clock, LEADERSHIP))
+    return World(server, clock, pods, TurnedLauncher(pods, clock, LEADERSHIP))
 
 
 def test_a_pod_is_of_the_coordinators_set_and_has_what_the_container_is_told(world: World) -> None:
@@ -291,7 +280,7 @@ def test_a_kill_before_there_is_a_pod_makes_none(world: World) -> None:
 def test_a_handle_that_anybody_may_have_written_has_to_be_the_pods_own(world: World, misfit: str) -> None:
     world.launcher.start(start())
     kind, name, uid = world.launcher.handle(ZERO).split("/")
-    successor = Turned(world.pods, world.clock, LEADERSHIP + 1)
+    successor = TurnedLauncher(world.pods, world.clock, LEADERSHIP + 1)
     assert successor.adopt(start(), "/".join((kind, name, uid)))
     adopted = start()
     match misfit:
@@ -305,7 +294,9 @@ def test_a_handle_that_anybody_may_have_written_has_to_be_the_pods_own(world: Wo
             kind = "process"
         case "gone":
             world.server.pods.clear()
-    assert not Turned(world.pods, world.clock, LEADERSHIP + 1).adopt(adopted, "/".join((kind, name, uid)))
+    assert not TurnedLauncher(world.pods, world.clock, LEADERSHIP + 1).adopt(
+        adopted, "/".join((kind, name, uid))
+    )
 
 
 def test_pods_of_an_earlier_leader_that_nobody_adopted_end_and_of_those_that_ended_the_last_stays(
