@@ -1,4 +1,4 @@
-"""A job on YARN whose containers are applications of their own, on two nodes."""
+"""A job on YARN whose containers are applications of their own, on three nodes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ OURS = {
     f"{_CAPACITY}.maximum-am-resource-percent": "1.0",
     "yarn.resourcemanager.am.max-attempts": "8",
     "yarn.nm.liveness-monitor.expiry-interval-ms": "15000",
-    "yarn.nodemanager.resource.memory-mb": "8192",
 }
 KILLED_AT = (
     "launch.started",
@@ -42,8 +41,9 @@ KILLED_AT = (
 
 
 @pytest.fixture(scope="module")
-def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[YarnCluster]:
-    cluster = YarnCluster(tmp_path_factory.mktemp("yarn"), nodes=2, settings=OURS)
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[YarnCluster]:
+    """Three, of which none has room for all."""
+    cluster = YarnCluster(tmp_path_factory.mktemp("yarn"), nodes=3, settings=OURS)
     cluster.start()
     yield cluster
     cluster.stop()
@@ -51,9 +51,9 @@ def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[YarnCluster]
 
 @pytest.fixture
 def job(
-    two_nodes: YarnCluster, kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    nodes: YarnCluster, kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[DeployedJob]:
-    with job_on_yarn(two_nodes, kafka, tmp_path, monkeypatch, {**PATIENT, **SEVERAL}) as made:
+    with job_on_yarn(nodes, kafka, tmp_path, monkeypatch, {**PATIENT, **SEVERAL}) as made:
         yield made
 
 
@@ -91,10 +91,10 @@ def kill_driver(yarn: YarnCluster, application: str) -> None:
 
 
 def test_containers_outlive_their_coordinator_and_are_submitted_again_when_they_are_killed(
-    job: DeployedJob, two_nodes: YarnCluster
+    job: DeployedJob, nodes: YarnCluster
 ) -> None:
     def all_said() -> str:
-        return said(two_nodes)
+        return said(nodes)
 
     job.isolate()
     job.send(200)
@@ -106,7 +106,7 @@ def test_containers_outlive_their_coordinator_and_are_submitted_again_when_they_
     moved = job.run("container", "move", "0", "--to", "elsewhere")
     assert (moved.returncode, "YARN chooses the hosts" in moved.stderr) == (1, True)
 
-    kill_driver(two_nodes, applied["id"])
+    kill_driver(nodes, applied["id"])
     job.send(200)
     job.await_counted(all_said)
     eventually(lambda: len(job.starts()) == 2, "another attempt", within_s=90, context=all_said)
@@ -122,7 +122,7 @@ def test_containers_outlive_their_coordinator_and_are_submitted_again_when_they_
     assert containers(job) == first, all_said()
 
     began_s = time.monotonic()
-    kill_driver(two_nodes, first["0"])
+    kill_driver(nodes, first["0"])
     job.send(200)
     job.await_counted(all_said)
     print("killed_to_all_outputs_s", round(time.monotonic() - began_s, 1))
@@ -142,41 +142,42 @@ def test_containers_outlive_their_coordinator_and_are_submitted_again_when_they_
     )
     assert job.answer("deploy", "status")[0]["state"] == "FINISHED SUCCEEDED"
     job.assert_each_counted_once()
-    job.assert_ran_in_its_package(two_nodes.nodes[0].directory.parent)
+    job.assert_ran_in_its_package(nodes.nodes[0].directory.parent)
 
 
 def test_nodes_that_are_lost_with_a_container_or_with_the_coordinator_cost_no_record(
-    job: DeployedJob, two_nodes: YarnCluster
+    job: DeployedJob, nodes: YarnCluster
 ) -> None:
-    """What was on a lost node is fenced off, and begins on the other one."""
+    """What was on a lost node is fenced off, and begins on another one."""
 
     def all_said() -> str:
-        return said(two_nodes)
+        return said(nodes)
 
     def goes_on_without(number: int) -> None:
         job.send(200)
         began_s = time.monotonic()
-        two_nodes.kill_machine(number)
+        nodes.kill_machine(number)
         job.send(200)
         job.await_counted(all_said)
         print("node_lost_to_all_outputs_s", round(time.monotonic() - began_s, 1))
         eventually(lambda: set(containers(job)) == {"0", "1"}, "both", within_s=120, context=all_said)
-        two_nodes.restart(number)
+        nodes.restart(number)
 
     job.send(200)
     applied = job.answer("deploy", "apply")
     job.await_counted(all_said)
-    coordinators = node_of(two_nodes, applied["id"])
-    [other] = {2, 3} - {coordinators}
-    goes_on_without(other)
+    coordinators = node_of(nodes, applied["id"])
+    others = {node_of(nodes, one) for one in containers(job).values()} - {coordinators}
+    assert others, "no node has room for all"
+    goes_on_without(others.pop())
     assert len(job.starts()) == 1
-    goes_on_without(node_of(two_nodes, applied["id"]))
+    goes_on_without(node_of(nodes, applied["id"]))
     assert [event for event, _ in job.starts()] == ["deployment", "attempt"]
     job.assert_each_counted_once()
 
 
 def test_coordinators_and_containers_that_die_at_any_step_lose_and_double_nothing(
-    job: DeployedJob, two_nodes: YarnCluster, tmp_path: Path
+    job: DeployedJob, nodes: YarnCluster, tmp_path: Path
 ) -> None:
     """Applications that were submitted and are in nobody's books, too. Each point kills one process."""
     once = tmp_path / "once"
@@ -188,29 +189,27 @@ def test_coordinators_and_containers_that_die_at_any_step_lose_and_double_nothin
     job.configure({**{f"spark.yarn.appMasterEnv.{name}": value for name, value in armed.items()}, **attempts})
     job.send(400)
     job.answer("deploy", "apply")  # each coordinator that dies takes its lease with it, and a start of Spark
-    eventually(lambda: job.count() == 400, "all", within_s=300, context=lambda: said(two_nodes))
-    eventually(
-        lambda: set(containers(job)) == {"0", "1"}, "both", within_s=120, context=lambda: said(two_nodes)
-    )
+    eventually(lambda: job.count() == 400, "all", within_s=300, context=lambda: said(nodes))
+    eventually(lambda: set(containers(job)) == {"0", "1"}, "both", within_s=120, context=lambda: said(nodes))
     assert job.run("container", "restart", "1").returncode == 0
     eventually(
         lambda: len(list(once.iterdir())) == len(KILLED_AT),
         "all points",
         within_s=240,
-        context=lambda: said(two_nodes),
+        context=lambda: said(nodes),
     )
     job.send(200)
-    job.await_counted(lambda: said(two_nodes))
+    job.await_counted(lambda: said(nodes))
     job.assert_each_counted_once()
 
 
 def test_it_ends_when_all_is_consumed_or_by_the_words_of_the_container_that_failed(
-    job: DeployedJob, two_nodes: YarnCluster, tmp_path: Path
+    job: DeployedJob, nodes: YarnCluster, tmp_path: Path
 ) -> None:
     """They are in its last heartbeat: YARN has the code of its end alone."""
 
     def all_said() -> str:
-        return said(two_nodes)
+        return said(nodes)
 
     job.send(100)
     job.answer("deploy", "apply", "--until-drained")
@@ -227,10 +226,10 @@ def test_it_ends_when_all_is_consumed_or_by_the_words_of_the_container_that_fail
 
 
 def test_a_deployment_takes_the_place_of_one_with_its_containers_and_a_kill_ends_them(
-    job: DeployedJob, two_nodes: YarnCluster
+    job: DeployedJob, nodes: YarnCluster
 ) -> None:
     def all_said() -> str:
-        return said(two_nodes)
+        return said(nodes)
 
     job.send(200)
     first = job.answer("deploy", "apply")
@@ -243,12 +242,12 @@ def test_a_deployment_takes_the_place_of_one_with_its_containers_and_a_kill_ends
     eventually(lambda: set(containers(job)) == {"0", "1"}, "both", within_s=120, context=all_said)
     now = containers(job)
     assert not set(before.values()) & set(now.values())
-    two_nodes.pause(1)
+    nodes.pause(1)
     try:
         job.send(100)
         job.await_counted(all_said)
     finally:
-        two_nodes.resume(1)
+        nodes.resume(1)
     assert set(job.answer("deploy", "kill")["ended"]) == {second["id"], *now.values()}
     assert containers(job) == {}
     job.assert_each_counted_once()
@@ -258,7 +257,7 @@ def test_containers_leave_a_node_that_is_decommissioned(
     kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They have not failed; the coordinator, if it is there, goes on."""
-    yarn = YarnCluster(tmp_path / "yarn", nodes=2, settings=OURS)
+    yarn = YarnCluster(tmp_path / "yarn", nodes=3, settings=OURS)
     yarn.start()
 
     def all_said() -> str:

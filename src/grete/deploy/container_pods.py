@@ -108,9 +108,10 @@ class ContainerPods(ManagedContainers):
 
     def create(self, start: ContainerStart) -> str:
         """See ManagedContainers."""
-        self.namespace.create(self.manifest(start))
+        there = self.namespace.create(self.manifest(start))
         failpoint("launch.started")
-        there = self.namespace.read("Pod", self.name(start))
+        if there is None:  # by an attempt before, whose answer was lost
+            there = self.namespace.read("Pod", self.name(start))
         return "" if there is None else there.metadata.uid
 
     def withdraw(self, name: str) -> None:

@@ -216,7 +216,7 @@ class ManagedLauncher(Launcher):
                 self._end(own, 1, f"it was not started: {error}")
 
     def _make(self, own: _Launched) -> None:
-        """Make it, unless it was made by an earlier attempt whose answer was lost."""
+        """Make it, unless nobody wants it any more."""
         if own.is_killed:
             self.managed.withdraw(own.name)
             self._withdrawn.add(own.name)

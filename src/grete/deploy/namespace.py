@@ -43,9 +43,10 @@ class JobNamespace:
         """The path of an object."""
         return f"{self.collection(kind)}/{name}"
 
-    def create(self, made: Manifest, query: str = STRICT) -> bool:
-        """Whether it was made; False where there is one of this name."""
-        return self.server.create(f"{self.collection(made['kind'])}?{query}", made, self.call_s) is not None
+    def create(self, made: Manifest, query: str = STRICT) -> Object | None:
+        """The object that was made; None where there is one of this name."""
+        found = self.server.create(f"{self.collection(made['kind'])}?{query}", made, self.call_s)
+        return None if found is None else object_of(found)
 
     def ensure(self, made: Manifest) -> None:
         """Make it, or make what is there equal to it."""

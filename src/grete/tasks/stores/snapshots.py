@@ -238,8 +238,9 @@ class SnapshotTaker:
         self._due_ms = now_ms() + zlib.crc32(str(place).encode()) % interval_ms
         self._is_free = threading.Event()
         self._is_free.set()
-        self.good_ms = _newest_ms(place)
-        """The wall clock's time at which the store was as the newest snapshot has it; 0 without one."""
+        self.good_ms = 0
+        """The wall clock's time at which the store was as the newest snapshot has it; 0 while none is known."""
+        _WRITER.soon(self._look_back)
 
     def look(self) -> None:
         """Begin one if it is due. Takes no time."""
@@ -247,6 +248,10 @@ class SnapshotTaker:
             self._due_ms = self._now_ms() + self._interval_ms
             self._is_free.clear()
             _WRITER.soon(self._take)
+
+    def _look_back(self) -> None:
+        """Beside the task: an object store answers after 20 ms or so, and a thousand tasks may begin at once."""
+        self.good_ms = max(self.good_ms, _newest_ms(self._place))
 
     def _take(self) -> None:
         store, place, began_ms = self._store, self._place, self._now_ms()
