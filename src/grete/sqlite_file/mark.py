@@ -16,7 +16,7 @@ from pathlib import Path
 
 _log = logging.getLogger("grete.sqlite_file")
 _MARK = struct.Struct(">16sqI")
-_IN_MODIFY, _IN_IGNORED = 0x2, 0x8000
+_IN_MODIFY, _IN_OPEN, _IN_IGNORED = 0x2, 0x20, 0x8000
 _FLAGS = os.O_NONBLOCK | os.O_CLOEXEC  # inotify's own have the same values
 _EVENT = struct.Struct("iIII")
 _SOME = 4096
@@ -71,7 +71,9 @@ def _crc(lineage: bytes, number: int) -> int:
 
 
 class MarkWatch:
-    """Readable once the mark was written. Used by one thread.
+    """Readable once the mark was written, and at first: what was written before it watched is looked for once.
+
+    Used by one thread.
 
     There is none where the system has no more to give (128 for a user by default), or no mark is there yet: then
     somebody has to look now and then, as he had to anyway, since a commit may come without a mark.
@@ -106,13 +108,22 @@ class MarkWatch:
 
 
 def _watch(path: Path) -> int | None:
+    """A write between a look at the file and the first wait was found when that was over: 10 s later in a test."""
     import ctypes  # 3 ms, for who waits
 
     libc = ctypes.CDLL(None, use_errno=True)
     descriptor = libc.inotify_init1(_FLAGS)
     if descriptor < 0:
         return None
-    if libc.inotify_add_watch(descriptor, os.fsencode(path), _IN_MODIFY) < 0:
-        os.close(descriptor)
-        return None
-    return int(descriptor)
+    name = os.fsencode(path)
+    try:
+        if libc.inotify_add_watch(descriptor, name, _IN_MODIFY | _IN_OPEN) >= 0:
+            os.close(
+                os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+            )  # its own opening is the first that it is told
+            if libc.inotify_add_watch(descriptor, name, _IN_MODIFY) >= 0:
+                return int(descriptor)
+    except OSError:
+        pass  # it is gone again
+    os.close(descriptor)
+    return None

@@ -32,6 +32,8 @@ def test_a_write_is_told_until_it_is_taken(tmp_path: Path) -> None:
     file = tmp_path / "mark"
     file.write_bytes(b"1")
     with closing(MarkWatch(file)) as watch:
+        assert is_told(watch), "of what was written before it watched"
+        watch.drain()
         assert not is_told(watch)
         file.write_bytes(b"2")
         assert is_told(watch)
