@@ -37,6 +37,9 @@ T = TypeVar("T")
 class SnapshotPlace(ABC):
     """Files by their names. Safe to use from several threads."""
 
+    written_at_once = 1
+    """Files side by side: a disk that commits share is not filled with writes."""
+
     @abstractmethod
     def below(self, *names: str) -> SnapshotPlace:
         """The place of that name, and so on; it need not be there."""
@@ -218,6 +221,8 @@ class ArrowFolder:
 
 class ObjectPlace(SnapshotPlace):
     """A folder of an object store, asked with patience."""
+
+    written_at_once = 4
 
     def __init__(self, folder: ArrowFolder | BlobFolder, patience: PatientCalls, shown: str) -> None:
         """`shown` is for people and holds no key."""

@@ -160,13 +160,15 @@ def _write_blocks(copy: Path, place: SnapshotPlace, there: set[str]) -> tuple[in
 
     One that is there and of no snapshot is written again: who removes old ones then leaves it.
     """
-    written, names = 0, list[str]()
-    for block in _blocks_of(copy):
-        names.append(_name(block))
-        if names[-1] not in there:
-            place.write(names[-1], block)
-            there.add(names[-1])
-            written += len(block)
+    written, names, blocks = 0, list[str](), _blocks_of(copy)
+    with ThreadPoolExecutor(place.written_at_once) as writers:
+        while some := list(islice(blocks, place.written_at_once)):
+            named = list(zip(map(_name, some), some, strict=True))
+            names += (name for name, _ in named)
+            new = {name: block for name, block in named if name not in there}
+            list(writers.map(place.write, new.keys(), new.values()))
+            there |= new.keys()
+            written += sum(map(len, new.values()))
     return written, tuple(names)
 
 
