@@ -8,6 +8,7 @@ take it from there, whatever machine the coordinator is on.
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import threading
@@ -57,6 +58,8 @@ _LOOK_S = 2.0
 """The ResourceManager tells nobody that something has changed."""
 _NODES_S = 10.0
 """So often it is asked for nodes that go."""
+_USER = "SPARK_USER"
+"""Whose the coordinator's application is; its processes may be a NodeManager's user's."""
 _EXITED = re.compile(r"User application exited with status (\d+)")
 _LONGEST = 2_000
 _COMES = "waiting for AM container"
@@ -140,7 +143,8 @@ class TaggedContainer:
 
 def incarnation_of(application: YarnApplication) -> TaggedContainer | None:
     """By the tags of the application; None for one that is no container's."""
-    found = [match for tag in application.tags if (match := re.fullmatch(r"(.+)-c(\d+)-(\d+)", tag))]
+    named = (match for tag in application.tags if (match := re.fullmatch(r"(.+)-c(\d+)-(\d+)", tag)))
+    found = [match for match in named if submission.containers_tag(match[1]) in application.tags]
     deployments = [
         tag.removeprefix(submission.DEPLOYMENT)
         for tag in application.tags
@@ -232,7 +236,7 @@ class ContainerApplications(ManagedContainers):
                 template.archives,
                 words,
             )
-            process = submission.start(command, self.folder / HADOOP_FOLDER, log)
+            process = submission.start(command, self.folder / HADOOP_FOLDER, log, user=os.environ.get(_USER))
         except OSError as error:
             raise JobError(f"cannot submit {name} from {folder}: {error}") from error
         return _Submission(process, log, self.clock.monotonic_s() + _SUBMIT_S)

@@ -65,14 +65,18 @@ def command(
     ]
 
 
-def start(words: Sequence[str], hadoop_folder: Path, log: Path) -> subprocess.Popen[bytes]:
-    """Begin a submission; what it says is in `log`, of its owner only.
+def start(
+    words: Sequence[str], hadoop_folder: Path, log: Path, *, user: str | None = None
+) -> subprocess.Popen[bytes]:
+    """Begin a submission; what it says is in `log`, of its owner only. `user` is of YARN, where it believes names.
 
     Raises:
         OSError: it cannot be begun, or the log cannot be written.
     """
     environment = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON}
     environment |= {"HADOOP_CONF_DIR": str(hadoop_folder), "SPARK_HOME": str(spark_home(os.environ))}
+    if user:
+        environment.setdefault("HADOOP_USER_NAME", user)
     with open(log, "wb", opener=private_opener) as output:
         return subprocess.Popen(  # noqa: S603 - our own words, no shell
             words,

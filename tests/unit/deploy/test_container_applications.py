@@ -30,7 +30,7 @@ ZERO, ONE, TWO = (ContainerId(number) for number in "012")
 LEADERSHIP = 3
 STAGED = "hdfs\\://one/staging/application_1_1"
 SUBMIT = """#!/bin/sh
-echo "$HADOOP_CONF_DIR" > {folder}/hadoop
+echo "$HADOOP_CONF_DIR $HADOOP_USER_NAME" > {folder}/hadoop
 for word in "$@"; do echo "$word"; done > {folder}/words.part
 mv {folder}/words.part {folder}/words
 while [ -e {folder}/waits ]; do sleep 0.02; done
@@ -74,7 +74,9 @@ class Applications(ResourceManager):
 
     def accept(self, start: ContainerStart, deployment: str = "d1") -> YarnApplication:
         name = f"grete-counting-c{start.container_id}-{start.epoch}"
-        tags = ",".join([name, "grete-counting-containers", f"deployment-{deployment}", "flights"])
+        tags = ",".join(
+            ["team-c1-7", name, "grete-counting-containers", f"deployment-{deployment}", "flights"]
+        )
         number = len(self.there) + 1
         self.there.append(
             YarnApplication(f"application_1_{number}", "RUNNING", "UNDEFINED", tags, "ann", 1, "")
@@ -133,6 +135,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     staged.write_text(f"spark.yarn.cache.filenames={listed}\n")
     file = tmp_path / "container-application.json"
     file.write_text(TEMPLATE.as_json())
+    monkeypatch.setenv("SPARK_USER", "ann")
+    monkeypatch.delenv("HADOOP_USER_NAME", raising=False)
     monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
     manager, clock = Applications([]), ManualClock()
     applications = ContainerApplications.of(file, manager, clock)
@@ -174,9 +178,8 @@ def test_it_is_submitted_with_what_the_deployment_has_staged_and_found_by_its_ta
     told = json.loads((own / "container.json").read_text())
     assert told["TOLD"] == 'a "quoted" $word'
     assert told["GRETE_CONTAINER_EPOCH"] == str(epoch)
-    assert (world.folder / "hadoop").read_text().strip() == str(
-        world.folder / "__spark_conf__/__hadoop_conf__"
-    )
+    said = (world.folder / "hadoop").read_text().split()
+    assert said == [str(world.folder / "__spark_conf__/__hadoop_conf__"), "ann"]
 
 
 def test_without_sparks_list_of_what_was_brought_nothing_is_started(world: World) -> None:
