@@ -12,7 +12,7 @@ export GRETE_HOME ?= $(CURDIR)/.grete
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help setup demo demo-kafka demo-cluster test test-fast test-loaded test-repeated unit lint audit format docs docs-site dist image screenshots durations \
-	check bench bench-kafka spark-versions versions interop fuzz-plans simulate vectors services nightly clock lock clean
+	check bench bench-kafka spark-versions versions interop fuzz-plans simulate vectors services nightly weekly clock lock clean
 
 help: ## these lines
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -105,12 +105,13 @@ durations: ## what tests took in the last run: prints what computed longest, and
 services: $(STAMP) ## what tests need besides Python and Java; where there is Go also Kubernetes, built once
 	bash scripts/services.sh
 
-nightly: lint services ## every test, campaigns in their long form, and all tests on a busy machine
+nightly: lint services ## every test, campaigns in their long form
 	SERVICES="kube_apiserver otel_collector helm grafana_schema dockerfile_lint kerberos newer_clients debian compose" bash scripts/services.sh
 	bash scripts/site.sh
 	GRETE_NIGHTLY=1 $(HARNESS) --workers 2 -q
-	$(HARNESS) --beside 10 -q -m "not nightly"
-	$(MAKE) --no-print-directory clock spark-versions versions
+	$(MAKE) --no-print-directory clock
+
+weekly: nightly test-loaded spark-versions versions ## what nightly does, tests on a busy machine, other versions of Python and Spark
 
 clock: services ## jobs while the machine's clock jumps an hour back and forth: sets it, so needs root and nothing beside
 	GRETE_SET_CLOCK=1 $(HARNESS) --workers 1 -q -s tests/fault/test_clock.py
@@ -129,6 +130,7 @@ bench-curves: setup ## how the embedded default does over rates, sizes, tasks, k
 
 BENCH ?= kafka
 bench-kafka: setup services ## the log on Kafka against the real Samza; BENCH=kafka_peers, kafka_latency: jobs against peers; ARGS
+	SERVICES=kafka_streams bash scripts/services.sh
 	@$(BIN)/python -m benchmarks.$(BENCH) $(ARGS)
 
 interop: $(STAMP) services ## both directions with the real Samza; prints what each side read

@@ -32,6 +32,7 @@ HERE = Path(__file__).parent
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "grete"
 PACKAGES = ("quixstreams==3.28.1", "bytewax==0.21.1", "confluent-kafka", "orjson")
 RUNNER_JARS = Path(os.environ.get("GRETE_RUNNER_JARS", CACHE / "samza-runner-1.8.0"))
+STREAMS_JARS = Path(os.environ.get("GRETE_KAFKA_STREAMS_JARS", CACHE / "kafka-streams-4.3.1"))
 CONNECTOR_JARS = Path(os.environ.get("GRETE_SPARK_KAFKA_JARS", CACHE / "spark-kafka-4.2.0"))
 PARTITIONS = 4
 KEYS = 10_000
@@ -142,6 +143,14 @@ def _samza(race: Race) -> Command:
     ], {}
 
 
+def _kafka_streams(race: Race, *settings: str) -> Command:
+    """With its own settings but for these: exactly once, a commit every 100 ms."""
+    java = shutil.which("java") or "java"
+    path = f"{STREAMS_JARS}/classes:{STREAMS_JARS}/*"
+    own = ("processing.guarantee=exactly_once_v2", *settings)
+    return [java, *_JVM, "-cp", path, "grete.bench.Counter", *race.arguments, *own], {}
+
+
 def _grete(race: Race) -> Command:
     config = {
         "task.inputs": f"kafka.{race.source}",
@@ -205,12 +214,15 @@ def grete_command(race: Race, system: str, config: Mapping[str, str]) -> Command
 CONTESTANTS: dict[str, Callable[[Race], Command]] = {
     "grete": _grete,
     "samza": _samza,
+    "kafka streams": _kafka_streams,
     "spark by hand": _spark,
     "bytewax": _bytewax,
     "quix-streams": _quix,
 }
 VARIANTS: dict[str, Callable[[Race], Command]] = {
-    "grete isolated": partial(configured, _grete, {"job.split.deployment.enabled": "true"})
+    "grete isolated": partial(configured, _grete, {"job.split.deployment.enabled": "true"}),
+    "kafka streams 10 ms": lambda race: _kafka_streams(race, "commit.interval.ms=10", "producer.linger.ms=0"),
+    "kafka streams at least once": lambda race: _kafka_streams(race, "processing.guarantee=at_least_once"),
 }
 """Of contestants; they run when they are named."""
 PIPELINES: dict[str, Callable[[Race], Command]] = {

@@ -15,7 +15,16 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from benchmarks.contestants import CONTESTANTS, PIPELINES, Race, keep, make_topic, reader, surroundings
+from benchmarks.contestants import (
+    CONTESTANTS,
+    PIPELINES,
+    VARIANTS,
+    Race,
+    keep,
+    make_topic,
+    reader,
+    surroundings,
+)
 from benchmarks.latency import Failed, Load, Outputs, Pace, Turn, arguments, busy, head, in_short, turn
 from grete.testing.kafka_broker import KafkaCluster
 
@@ -60,10 +69,14 @@ def measure(contestant: str, race: Race, pace: Pace) -> list[Turn]:
     """One contestant at each rate, with topics of its own."""
     for topic in (race.source, race.target):
         make_topic(race.bootstrap, topic)
-    if contestant not in ("grete", "pipeline"):
+    if contestant not in ("grete", "grete isolated", "pipeline"):
         pace = replace(pace, change_every_s=0.0)
     return turn(
-        {**CONTESTANTS, **PIPELINES}[contestant](race), race, KafkaLoad(race), KafkaOutputs(race), pace
+        {**CONTESTANTS, **VARIANTS, **PIPELINES}[contestant](race),
+        race,
+        KafkaLoad(race),
+        KafkaOutputs(race),
+        pace,
     )
 
 
@@ -93,7 +106,9 @@ def run(names: Sequence[str], works: Sequence[str], pace: Pace) -> dict[str, Any
 def main() -> int:
     """Measure, print, keep; 1 when a contestant failed."""
     parser = arguments("kafka_latency")
-    parser.add_argument("--only", nargs="+", choices=[*CONTESTANTS, *PIPELINES], default=list(CONTESTANTS))
+    parser.add_argument(
+        "--only", nargs="+", choices=[*CONTESTANTS, *VARIANTS, *PIPELINES], default=list(CONTESTANTS)
+    )
     given = parser.parse_args()
     figures = {**surroundings(), **head(given)}
     with busy(given.beside):

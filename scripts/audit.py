@@ -25,6 +25,7 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).resolve().parents[1]
 LIST = ROOT / "scripts" / "advisories.toml"
 TOOLS, PINNED = ROOT / ".cache" / "audit", ROOT / "scripts" / "packages" / "audit.txt"
+POMS = ("benchmarks", "interop", "scripts")
 LOCKS = ("requirements/build.txt", "requirements/dev.txt", "scripts/packages/kerberos.txt")
 """What users get, and what builds and tests run with. The applications of tests bring old packages on purpose."""
 _MAVEN = "{http://maven.apache.org/POM/4.0.0}"
@@ -181,7 +182,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--java", action="store_true", help="only the list of what Maven brings")
     asked = parser.parse_args(words)
     listed = tomllib.loads(LIST.read_text())
-    poms = sorted((*ROOT.glob("scripts/*/pom.xml"), *ROOT.glob("interop/**/pom.xml")))
+    poms = sorted(pom for folder in POMS for pom in (ROOT / folder).glob("**/pom.xml"))
     pinned = [one for pom in poms for one in pinned_in(pom, str(pom.relative_to(ROOT)))]
     outcome = java(pinned, listed, date.today())
     if not asked.java:

@@ -161,6 +161,16 @@ samza_runner() { # the real Samza with its stores: jobs in a real container, and
   cp -r "$sources" "$directory/classes/sources"
 }
 
+kafka_streams() { # a contestant of BENCH=kafka_peers and kafka_latency
+  local directory=${GRETE_KAFKA_STREAMS_JARS:-$cache/kafka-streams-4.3.1} source=benchmarks/peers/kafka_streams/Counter.java
+  fetch_jars "${source%/*}/pom.xml" "$directory"
+  cmp -s "$source" "$directory/classes/Counter.java" && return
+  present javac openjdk-17-jdk-headless "the benchmark of Kafka Streams"
+  rm -rf "$directory/classes"
+  javac -proc:none -nowarn -cp "$directory/*" -d "$directory/classes" "$source"
+  cp "$source" "$directory/classes"
+}
+
 kafka_start() { # prints the bootstrap servers; NODES=3 for three
   kafka_jars
   .venv/bin/python -m grete.testing.kafka_broker start "$cache/broker" --nodes "${NODES:-1}"

@@ -15,6 +15,7 @@ from tests.support.deployed_job import DeployedJob, job_on_yarn, processes_of
 
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually
+from grete_workbench.hdfs import HdfsCluster
 from grete_workbench.yarn import YarnCluster
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(600)]
@@ -288,3 +289,37 @@ def test_containers_leave_a_node_that_is_decommissioned(
             job.assert_each_counted_once()
     finally:
         yarn.stop()
+
+
+def test_containers_take_what_was_brought_from_hdfs_though_their_coordinator_is_another_one(
+    kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a cluster has it: the machine that has deployed the job is not needed any more."""
+    hdfs = HdfsCluster(tmp_path / "hdfs")
+    hdfs.start()
+    yarn = YarnCluster(tmp_path / "yarn", nodes=3, settings=OURS, file_system=hdfs.bootstrap)
+    yarn.start()
+
+    def all_said() -> str:
+        return said(yarn)
+
+    try:
+        with job_on_yarn(yarn, kafka, tmp_path, monkeypatch, {**PATIENT, **SEVERAL}) as job:
+            job.isolate()
+            job.send(200)
+            applied = job.answer("deploy", "apply")
+            shutil.rmtree(job.packages)
+            shutil.rmtree(tmp_path / "operator")
+            job.await_counted(all_said)
+            kill_driver(yarn, applied["id"])
+            eventually(lambda: len(job.starts()) == 2, "another attempt", within_s=90, context=all_said)
+            kill_driver(yarn, containers(job)["0"])
+            job.send(200)
+            job.await_counted(all_said)
+            assert job.run("stop").returncode == 0
+            eventually(lambda: not containers(job), "no container", within_s=60, context=all_said)
+            job.assert_each_counted_once()
+            job.assert_ran_in_its_package(tmp_path / "yarn")
+    finally:
+        yarn.stop()
+        hdfs.stop()

@@ -96,8 +96,10 @@ class YarnCluster(ServerCluster[YarnNode]):
         nodes: int = 1,
         settings: Mapping[str, str] | None = None,
         outlives_us: bool = False,
+        file_system: str = "file://",
     ) -> None:
-        """See ServerCluster; `nodes` are NodeManagers."""
+        """See ServerCluster; `nodes` are NodeManagers, and files are staged on the file system of that address."""
+        self._file_system = file_system
         super().__init__(directory, nodes=1 + nodes, settings=settings, outlives_us=outlives_us)
 
     @property
@@ -113,7 +115,7 @@ class YarnCluster(ServerCluster[YarnNode]):
     @property
     def staging(self) -> str:
         """`spark.yarn.stagingDir`."""
-        return f"file://{self._directory / 'staging'}"
+        return f"{self._file_system}{self._directory / 'staging'}"
 
     def kill_machine(self, number: int) -> None:
         """SIGKILL to a NodeManager and to everything that its containers run, until nothing of it is left."""
@@ -166,7 +168,7 @@ class YarnCluster(ServerCluster[YarnNode]):
             (node.configuration / "webapps" / folder).mkdir(parents=True, exist_ok=True)
         (node.configuration / "log4j.properties").write_text(LOGGING)
         core = {
-            "fs.defaultFS": "file:///",
+            "fs.defaultFS": f"{self._file_system}/",
             "hadoop.tmp.dir": str(node.directory / "tmp"),
             "hadoop.http.filter.initializers": "org.apache.hadoop.http.lib.StaticUserWebFilter",
             "hadoop.http.staticuser.user": "tests",

@@ -72,12 +72,12 @@ class YarnAttempt(Struct, frozen=True, rename="camel"):
     logs_link: str | None = None
 
 
-class _Node(Struct, rename={"address": "nodeHTTPAddress"}):
+class _GoingNode(Struct, rename={"address": "nodeHTTPAddress"}):
     address: str = ""
 
 
 class _Nodes(Struct):
-    node: list[_Node] = []
+    node: list[_GoingNode] = []
 
 
 class _FoundNodes(Struct):

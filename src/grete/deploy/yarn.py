@@ -39,12 +39,15 @@ _SPARK_FILE = "spark.properties"
 _OF_CONTAINERS = f"{CONTAINER_APPLICATION_FILE}, by which the coordinator submits each container"
 _ALONE = {
     "spark.driver.memory": "512m",
-    "spark.driver.memoryOverhead": "1g",
-    "spark.driver.cores": "1",
     "spark.executor.instances": "1",
     "spark.dynamicAllocation.enabled": "false",
 }
-"""Of a coordinator alone: its Spark rests and gets no executor; beside it is a `spark-submit` for each container."""
+"""Of a coordinator alone: its Spark rests and gets no executor."""
+_OF_THE_COORDINATOR = {
+    "spark.driver.memoryOverhead": ("spark.yarn.am.memory", "1g"),
+    "spark.driver.cores": ("spark.yarn.am.cores", "1"),
+}
+"""By settings that Spark has for client mode alone. Beside its JVM is a `spark-submit` for each container."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,8 @@ def yarn_plan(deployment: Deployment) -> YarnPlan:
             files,
             has_secrets=bool(deployment.secrets),
         )
-        properties |= _ALONE
+        asked = {key: properties.get(name, usual) for key, (name, usual) in _OF_THE_COORDINATOR.items()}
+        properties |= _ALONE | asked
     command = submission.command(
         f"grete {deployment.job.shown}",
         deployment.folder / _SPARK_FILE,

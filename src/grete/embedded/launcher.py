@@ -61,7 +61,7 @@ class ProcessorsLauncher(Launcher):
         """See Launcher. It waits for a processor while there is none for it."""
         with self._lock:
             self._seats.start(container)
-        self._watching.begin()
+        self._begin()
 
     def request_stop(self, container_id: ContainerId) -> None:
         """See Launcher."""
@@ -79,7 +79,7 @@ class ProcessorsLauncher(Launcher):
         Raises:
             JobError: the thread has ended by an error of its own, so nobody looks at processors any more.
         """
-        self._watching.begin()
+        self._begin()
         with self._lock:
             return self._seats.take_exits()
 
@@ -111,13 +111,16 @@ class ProcessorsLauncher(Launcher):
         with self._lock:
             for known in self._seats.asked.values():
                 known.wanted = Wanted.STOP
-        self._watching.begin()
+        self._begin()
         deadline = Deadline(self._clock, _END_S, pauses_s=(0.05, 0.2))
         while self._seats.asked and deadline.pause():
             pass
         self.abandon()
 
     # --- the thread's ---
+
+    def _begin(self) -> None:
+        self._watching.begin()
 
     def _look_and_order(self) -> None:
         said = ""

@@ -153,6 +153,38 @@ def test_the_command_names_files_archives_and_tags_and_no_secret(
         deployment.secret_values(os.environ)
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"job.container.count": "4"},
+        {"job.launcher": "yarn"},
+        {"job.autosizing.enabled": "true", "job.autosizing.policy": "lag"},
+    ],
+)
+def test_several_containers_on_yarn_are_applications_that_the_coordinators_submits(
+    make: Make, asked: dict[str, str]
+) -> None:
+    """It is small, as its Spark rests, and has its containers' settings in a file."""
+    own = {"spark.driver.memory": "3g", "spark.executor.instances": "2", "spark.yarn.am.memory": "2g"}
+    deployment = make({**asked, **own})
+    plan = yarn_plan(deployment)
+    assert plan.config["job.launcher"] == "yarn"
+    assert "container-application.json" in " ".join(plan.command)
+    chosen = ("spark.driver.memory", "spark.executor.instances")
+    assert [plan.properties[key] for key in chosen] == ["512m", "1"]
+    assert plan.properties["spark.driver.memoryOverhead"] == "2g"
+    assert plan.containers is not None
+    assert [plan.containers.properties[key] for key in chosen] == ["3g", "2"]
+    assert plan.containers.archives == plan.archives
+    assert (plan.containers.job, plan.containers.deployment) == (deployment.name, deployment.id)
+    assert "spark.driver.memory=3g" in Yarn().plan(deployment).text
+
+
+def test_one_container_on_yarn_is_in_its_coordinators_application(make: Make) -> None:
+    plan = yarn_plan(make({}))
+    assert (plan.config["job.launcher"], plan.containers) == ("thread", None)
+
+
 def test_the_resource_managers_are_those_of_hadoops_configuration_and_each_is_asked(
     make: Make, hadoop: Path
 ) -> None:

@@ -191,13 +191,20 @@ def test_one_container_is_in_its_coordinators_pod_unless_one_of_its_own_is_asked
     assert ("container-pod.json" in files) == (launcher == "kubernetes")
 
 
-def test_containers_that_are_pods_need_a_deployment_on_kubernetes() -> None:
-    settings = {**CONFIG, "job.launcher": "kubernetes", "spark.master": "local[1]"}
-    with pytest.raises(
-        ConfigError, match=r"job\.launcher=kubernetes: containers are pods where spark\.master=k8s"
-    ):
+@pytest.mark.parametrize(
+    ("launcher", "said"),
+    [
+        ("kubernetes", r"containers are pods where spark\.master=k8s"),
+        ("yarn", r"containers are applications where spark\.master=yarn"),
+    ],
+)
+def test_containers_with_places_of_their_own_need_a_deployment_on_their_manager(
+    launcher: str, said: str
+) -> None:
+    settings = {**CONFIG, "job.launcher": launcher, "spark.master": "local[1]"}
+    with pytest.raises(ConfigError, match=rf"job\.launcher={launcher}: {said}"):
         validate(settings)
-    context = LaunchContext(Settings.of({**CONFIG, "job.launcher": "kubernetes"}), [], lambda *_: 0, Path())
+    context = LaunchContext(Settings.of({**CONFIG, "job.launcher": launcher}), [], lambda *_: 0, Path())
     with pytest.raises(ConfigError, match="use `grete deploy apply`"):
         open_launcher(context)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from grete.config import aliases
@@ -58,7 +58,13 @@ def _class_of(key: str, old: Mapping[str, str], new: Mapping[str, str]) -> Chang
     return known.change
 
 
-def effective(known: Key[object], key: str, config: Mapping[str, str]) -> str | None:
+def effective(
+    known: Key[object],
+    key: str,
+    config: Mapping[str, str],
+    *,
+    path: Callable[[str], str] = os.path.abspath,  # as it was written before such keys were made absolute
+) -> str | None:
     """The value in force, in grete's spelling. For a family it is the key's own value, or the default."""
     if known is coordinator.SYSTEM:
         return config.get(key) or config.get("job.default.system") or _only_system(config)
@@ -71,7 +77,7 @@ def effective(known: Key[object], key: str, config: Mapping[str, str]) -> str | 
     if known.type.choices and known.type.problem(value) is None:
         return str(known.type.read(value))
     if known.type is PATH:
-        return os.path.normpath(value)  # a relative one is the same in each working folder of a deployment
+        return path(value)
     return aliases.canonical(known.aliases, value) if known.aliases else value
 
 

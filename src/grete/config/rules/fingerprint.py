@@ -6,6 +6,7 @@ Two configurations with equal fingerprints need nothing restarted, whichever coo
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping
 
 import orjson
@@ -52,7 +53,8 @@ def fingerprint(config: Mapping[str, str], of: str) -> str:
         change = ChangeClass.RESTART_CONTAINER if known is None else known.change
         if name in _ELSEWHERE or change not in _CLASSES[of] or (known is not None and known.no_effect):
             continue
-        value = config[name] if known is None else effective(known, name, config)
+        # a relative path is the same one in each working folder of a deployment
+        value = config[name] if known is None else effective(known, name, config, path=os.path.normpath)
         if known is None or known is streams.STORE_FACTORY or value != known.default:
             chosen[name if known is None or known.is_family else known.name] = value
     return digest(sorted(chosen.items()))

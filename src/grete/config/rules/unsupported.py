@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from grete.config import aliases
-from grete.config.choices import SizingPolicy
+from grete.config.choices import LauncherChoice, SizingPolicy
 from grete.config.key_tables import autosizing, job, task
 from grete.config.places import place_of, without_user
 from grete.config.settings import Settings
@@ -38,11 +38,17 @@ def unsupported(config: Mapping[str, str]) -> Iterator[str]:
     if _launcher(config) == "thread" and config.get("job.container.count", "1").strip() != "1":
         yield (
             "job.launcher=thread runs one container only, since one process has one Spark; set job.launcher=process "
-            "to run all of them, or on Kubernetes deploy the job again with that count"
+            "to run all of them, or deploy the job again with that count, on YARN or Kubernetes"
         )
-    if _launcher(config) == "kubernetes" and Settings.of(config).deploy.manager is not Manager.KUBERNETES:
+    launcher, manager = _launcher(config), Settings.of(config).deploy.manager
+    if launcher == LauncherChoice.KUBERNETES and manager is not Manager.KUBERNETES:
         yield (
             "job.launcher=kubernetes: containers are pods where spark.master=k8s://... says so; set that and use "
+            "grete deploy, or set job.launcher=process"
+        )
+    if launcher == LauncherChoice.YARN and manager is not Manager.YARN:
+        yield (
+            "job.launcher=yarn: containers are applications where spark.master=yarn says so; set that and use "
             "grete deploy, or set job.launcher=process"
         )
     mode = config.get("spark.submit.deployMode", "client").strip()
@@ -117,8 +123,8 @@ def _autosizing(config: Mapping[str, str]) -> Iterator[str]:
         )
     if _launcher(config) in ("thread", "processors"):
         yield (
-            f"{key}=lag: the coordinator starts no containers here; set job.launcher=process (a deployment on "
-            f"Kubernetes: kubernetes), or remove {key}"
+            f"{key}=lag: the coordinator starts no containers here; set job.launcher=process (of a deployment "
+            f"kubernetes or yarn), or remove {key}"
         )
     least = valid_value_of(config, autosizing.AUTOSIZING_LEAST)
     most = valid_value_of(config, autosizing.AUTOSIZING_MOST)
