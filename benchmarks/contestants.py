@@ -222,7 +222,9 @@ CONTESTANTS: dict[str, Callable[[Race], Command]] = {
 VARIANTS: dict[str, Callable[[Race], Command]] = {
     "grete isolated": partial(configured, _grete, {"job.split.deployment.enabled": "true"}),
     "kafka streams 10 ms": lambda race: _kafka_streams(race, "commit.interval.ms=10", "producer.linger.ms=0"),
-    "kafka streams at least once": lambda race: _kafka_streams(race, "processing.guarantee=at_least_once"),
+    "kafka streams at least once": lambda race: _kafka_streams(
+        race, "processing.guarantee=at_least_once", "producer.linger.ms=0"
+    ),
 }
 """Of contestants; they run when they are named."""
 PIPELINES: dict[str, Callable[[Race], Command]] = {

@@ -65,6 +65,7 @@ def committed(bootstrap: str, job: ClusterJob) -> Counter[tuple[bytes | None, by
     return found
 
 
+@pytest.mark.nightly  # 90 s; `kafka/test_pipelines.py` kills a local one at each step of a batch in every run
 def test_each_row_is_there_once_for_any_reader_though_executors_and_the_driver_are_killed_in_their_batches(
     job: ClusterJob,
     kafka: KafkaCluster,

@@ -134,6 +134,7 @@ def test_the_place_is_kept_or_the_change_is_refused(
             assert not meeting(handle).behind
 
 
+NIGHTLY = os.environ.get("GRETE_NIGHTLY") == "1"
 STEPS = [name for name in POINTS if name.startswith("elasticity.")]
 
 
@@ -155,7 +156,8 @@ def test_entries_of_stores_go_to_the_tasks_of_their_keys_wherever_it_is_killed(
         with pytest.raises(JobError, match="say --stores-by-key"):
             set_elasticity(job.id, 2, until_drained)
         sent = 600
-        for factor, step in zip((3, 2, 1), STEPS, strict=True):
+        changes = list(zip((3, 2, 1), STEPS, strict=True))
+        for factor, step in changes if NIGHTLY else changes[1:2]:  # by day the one whose tasks have to wait
             assert changed(job, factor, step) == -signal.SIGKILL
             job.send(60)
             until_drained(job.id)  # it goes on as it was

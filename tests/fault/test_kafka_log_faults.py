@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -238,7 +239,8 @@ def test_an_append_whose_answer_is_swallowed_is_in_doubt_until_it_is_resolved(
     log = open_log(through, timeout_s=4.0, transaction_timeout_s=2.0)
     log.append(pair(0), fence=Fence("job", 1))
     outcomes = set()
-    for number in range(1, 5):
+    rounds = 4 if os.environ.get("GRETE_NIGHTLY") == "1" else 2
+    for number in range(1, rounds + 1):
         timer = threading.Timer(0.004 * number, proxy.swallow)
         timer.start()
         try:
@@ -255,7 +257,7 @@ def test_an_append_whose_answer_is_swallowed_is_in_doubt_until_it_is_resolved(
         if patiently(partial(log.resolve, id_)) is None:
             patiently(partial(log.append, pair(number), fence=Fence("job", 1), append_id=id_))
     assert outcomes, "nothing was swallowed"
-    assert numbers(open_log()) == list(range(5))
+    assert numbers(open_log()) == list(range(rounds + 1))
 
 
 def test_slow_and_cut_connections_delay_appends_and_nothing_else(

@@ -220,7 +220,8 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         failure = {"test": name, "when": report.when, "text": report.longreprtext, "output": report.capstderr}
         _note("failed.jsonl", [json.dumps(failure) + "\n"])
     cost_s = dict(report.user_properties).get(_PROCESSOR_S, 0.0)
-    _note("durations.tsv", [f"{report.duration:.3f}\t{report.when}\t{name}\t{cost_s:.2f}\n"])
+    worker = getattr(report, "worker_id", "")
+    _note("durations.tsv", [f"{report.duration:.3f}\t{report.when}\t{name}\t{cost_s:.2f}\t{worker}\n"])
 
 
 def _note(name: str, lines: Iterable[str]) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 
-from msgspec import UNSET
-
 from grete.checkpoint.applied_startpoints import read_applied
 from grete.checkpoint.lag import active_tasks
 from grete.checkpoint.names import checkpoint_log_name
@@ -182,9 +180,7 @@ class ContainerService:
     def last_words(self, container: ContainerId, epoch: int) -> ContainerEnd | None:
         """What an incarnation has said that it ends with; None where it said nothing, as one that was killed."""
         reported = self.progress().get(container)
-        if reported is None or reported.heartbeat.epoch != epoch or reported.heartbeat.end is UNSET:
-            return None
-        return reported.heartbeat.end.end()
+        return None if reported is None or reported.heartbeat.epoch != epoch else reported.end
 
     def container_facts(self) -> dict[ContainerId, ContainerFacts]:
         """The facts that monitors need of the containers that should be running."""

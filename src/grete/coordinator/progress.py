@@ -12,6 +12,7 @@ from msgspec import UNSET
 
 from grete.application.expectations import EXPECTATION
 from grete.clock import Clock
+from grete.model.ending import ContainerEnd
 from grete.wire.container_protocol import Heartbeat
 from grete.wire.metric_values import ENGINE, Count, Durations, Level, MetricValue, ReportedMetrics
 
@@ -24,7 +25,8 @@ _OUTAGE_OVER_S = 60.0
 class ContainerProgress:
     """The last heartbeat of an incarnation, when it came, and the records it had processed during the last minute.
 
-    `restarts` counts the incarnations that reported before it. `metrics` are its last, which `heartbeat` has not.
+    `restarts` counts the incarnations that reported before it. `metrics` are its last, which `heartbeat` has not, and
+    neither has it the `end`.
     `waited_s` is when it was last seen not at work. The message of its heartbeat says for what it waits.
     """
 
@@ -34,6 +36,7 @@ class ContainerProgress:
     restarts: int = 0
     metrics: ReportedMetrics | None = None
     waited_s: float = 0.0
+    end: ContainerEnd | None = None
 
     @property
     def figures(self) -> dict[str, Any]:
@@ -107,12 +110,13 @@ class ReportedProgress:
             metrics = None if before is None or is_new else before.metrics
             if heartbeat.metrics is not UNSET:
                 metrics = heartbeat.metrics
-            heartbeat = msgspec.structs.replace(heartbeat, metrics=UNSET, known=UNSET)
+            end = None if heartbeat.end is UNSET else heartbeat.end.end()
+            heartbeat = msgspec.structs.replace(heartbeat, metrics=UNSET, known=UNSET, end=UNSET)
             waited_s = now_s if before is None or is_new or heartbeat.state != "running" else before.waited_s
             if now_s - waited_s > _OUTAGE_OVER_S:
                 heartbeat = msgspec.structs.replace(heartbeat, message="")
             self._reported[container] = ContainerProgress(
-                heartbeat, now_s, samples, restarts, metrics, waited_s
+                heartbeat, now_s, samples, restarts, metrics, waited_s, end
             )
 
     def by_container(self) -> dict[str, ContainerProgress]:

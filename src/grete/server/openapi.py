@@ -75,9 +75,8 @@ def _of_answers() -> dict[str, Any]:
         fields: dict[str, Any] = schema.get("properties", {})
         schema["required"] = [n for n in fields if n in schema["required"] or "default" in fields[n]]
     # a container that was given up before its first heartbeat has its state alone
-    reported = [
-        n for n in Heartbeat.__struct_fields__ if n not in ("known", "metrics")
-    ]  # these are in /metrics
+    of_heartbeats_alone = ("known", "metrics", "end")  # metrics are in /metrics, ends in the history
+    reported = [n for n in Heartbeat.__struct_fields__ if n not in of_heartbeats_alone]
     fields = {n: {"$ref": f"{_REF.format(name='Heartbeat')}/properties/{n}"} for n in reported}
     schemas["Job"]["properties"]["containers"]["additionalProperties"] = _object(fields)
     schemas["HistoryRow"]["additionalProperties"] = True
