@@ -263,7 +263,9 @@ class ManagedLauncher(Launcher):
             own.is_sent_away = is_left
             self._lose(own, _why(own, there.end.said))
             return
-        report = there.end.report or self.last_words(own.start.container_id, own.start.epoch)
+        report = there.end.report
+        if report is None:  # one of code 0 is false
+            report = self.last_words(own.start.container_id, own.start.epoch)
         end = exit_of(own.start, there.end.code, report, said=there.end.said)
         self._report(own, replace(end, left=True) if is_left else end)
 

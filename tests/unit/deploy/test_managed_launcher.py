@@ -191,6 +191,15 @@ def test_a_container_says_by_its_last_words_what_it_ended_with(world: World, tmp
     assert "KeyError" in ended.reason
 
 
+def test_a_container_that_has_said_that_it_ended_in_order_did(world: World) -> None:
+    """Whatever its coordinator has heard of it, or has not."""
+    world.launcher.start(start())
+    report = {"epoch": container_epoch(LEADERSHIP, 1), "code": 0, "failure": None}
+    world.ends(0, orjson.dumps(report).decode(), reason="Completed")
+    [ended] = world.launcher.look()
+    assert (ended.exit_code, ended.reason) == (0, "")
+
+
 def refuse(*_: object) -> None:
     raise OSError(16, "Device or resource busy")
 
