@@ -25,6 +25,12 @@ def private_opener(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
+def write_private(path: Path, text: str) -> None:
+    """Write a file that is its owner's only where it is made; one that is there is overwritten where it lies."""
+    with open(path, "w", encoding="utf-8", opener=private_opener) as file:
+        file.write(text)
+
+
 def replace_file(
     path: Path,
     content: bytes,

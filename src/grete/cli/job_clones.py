@@ -63,13 +63,12 @@ def _add_both(parser: argparse.ArgumentParser) -> None:
 def _clone(options: argparse.Namespace) -> int:
     from grete.config.clone import clone_config
     from grete.config.properties import format_properties
-    from grete.private_files import private_opener
+    from grete.private_files import write_private
 
     with opened_job(options) as handle:
         original, made = handle.job.shown, clone_config(handle.settings, options.clone, start=options.start)
     name, path = options.clone.shown, options.to_file
-    with open(path, "w", encoding="utf-8", opener=private_opener) as file:
-        file.write(f"# {name}, which runs beside {original}\n{format_properties(made.raw)}")
+    write_private(Path(path), f"# {name}, which runs beside {original}\n{format_properties(made.raw)}")
     if options.output == "json":
         print_json({"job": name, "original": original, "file": str(Path(path).absolute())})
         return 0

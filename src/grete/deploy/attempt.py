@@ -99,10 +99,7 @@ def main(arguments: Sequence[str]) -> int:
     os.environ.setdefault(HOME, str(Path.cwd() / "home"))
     signals = ManagersSignals()
     try:
-        set_levels(log_levels(os.environ.get(APPLICATION_LIB)))
-        if given.secrets is not None:
-            os.environ.update(secrets_of(given.secrets))
-        check_packages(Path.cwd())
+        set_up(given.secrets)
         managed = _managed(given.manager, given.config.parent)
         place = place_of(given.manager, os.environ, Path.cwd()) if managed is None else application_in(Path())
         options = RunOptions(
@@ -140,8 +137,20 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def secrets_of(path: Path) -> dict[str, str]:
-    """The variables that a deployment has brought in a private file.
+def set_up(secrets: Path | None) -> None:
+    """What a process of a deployment does first: log as its application says, take its secrets, look at its packages.
+
+    Raises:
+        ConfigError, PackageError: a file that was brought cannot be read, or is of another version.
+    """
+    set_levels(log_levels(os.environ.get(APPLICATION_LIB)))
+    if secrets is not None:
+        os.environ.update(variables_of(secrets, "the secrets of this deployment"))
+    check_packages(Path.cwd())
+
+
+def variables_of(path: Path, what: str) -> dict[str, str]:
+    """Variables that were brought in a file, by their names.
 
     Raises:
         ConfigError: it cannot be read.
@@ -149,7 +158,7 @@ def secrets_of(path: Path) -> dict[str, str]:
     try:
         found: dict[str, str] = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot read {path}, the secrets of this deployment: {error}") from error
+        raise ConfigError(f"cannot read {path}, {what}: {error}") from error
     return found
 
 
@@ -235,11 +244,11 @@ def _managed(manager: Manager, folder: Path) -> _Managed | None:
         case Manager.KUBERNETES if (template := folder / CONTAINER_POD_FILE).exists():
             return _Managed(partial(_open_pods, template), os.environ.get(POD_IP, ""))
         case Manager.YARN if (template := folder / CONTAINER_APPLICATION_FILE).exists():
-            return _Managed(partial(_open_applications, template), _own_host())
+            return _Managed(partial(_open_applications, template), own_host())
     return None
 
 
-def _own_host() -> str:
+def own_host() -> str:
     """By what name YARN knows this machine."""
     return os.environ.get("NM_HOST") or socket.gethostname()
 

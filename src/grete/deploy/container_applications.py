@@ -13,6 +13,7 @@ import re
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,15 +23,21 @@ from msgspec import Struct
 from grete.clock import Clock
 from grete.config.properties import format_properties, parse_properties
 from grete.deploy import yarn_submission as submission
-from grete.deploy.managed_containers import ManagedContainer, ManagedContainers, ManagedEnd
+from grete.deploy.managed_containers import (
+    INCARNATION_NAME,
+    ManagedContainer,
+    ManagedContainers,
+    ManagedEnd,
+    incarnation_name,
+)
 from grete.deploy.places import CONFIG_FILE, CONTAINER_FILE, SECRETS_FILE
 from grete.deploy.resource_manager import ResourceManager, YarnApplication
 from grete.environment import CONTAINER_EPOCH
-from grete.errors import ConfigError, JobError
+from grete.errors import ConfigError, GreteError, JobError
 from grete.failpoints import failpoint
 from grete.launch.base import ContainerStart
 from grete.model.ids import ContainerId
-from grete.private_files import private_directory, private_opener
+from grete.private_files import private_directory, write_private
 from grete.text_logs import shortened
 
 STAGED_FILE = Path("__spark_conf__", "__spark_dist_cache__.properties")
@@ -143,7 +150,7 @@ class TaggedContainer:
 
 def incarnation_of(application: YarnApplication) -> TaggedContainer | None:
     """By the tags of the application; None for one that is no container's."""
-    named = (match for tag in application.tags if (match := re.fullmatch(r"(.+)-c(\d+)-(\d+)", tag)))
+    named = (match for tag in application.tags if (match := INCARNATION_NAME.fullmatch(tag)))
     found = [match for match in named if submission.containers_tag(match[1]) in application.tags]
     deployments = [
         tag.removeprefix(submission.DEPLOYMENT)
@@ -168,7 +175,6 @@ class ContainerApplications(ManagedContainers):
     _ended: set[str] = field(default_factory=set)
     _going: frozenset[str] = frozenset()
     _going_until_s: float = float("-inf")
-    _never: threading.Event = field(default_factory=threading.Event)
 
     @classmethod
     def of(cls, template: Path, manager: ResourceManager, clock: Clock) -> ContainerApplications:
@@ -182,7 +188,7 @@ class ContainerApplications(ManagedContainers):
 
     def name(self, start: ContainerStart) -> str:
         """See ManagedContainers: it is a tag of the application."""
-        return f"{self.template.job}-c{start.container_id}-{start.epoch}"
+        return incarnation_name(self.template.job, start)
 
     def create(self, start: ContainerStart) -> str:
         """See ManagedContainers. `spark-submit` is let run beside."""
@@ -223,12 +229,8 @@ class ContainerApplications(ManagedContainers):
         file, log = folder / "spark.properties", folder / "submit.log"
         try:
             private_directory(folder)
-            for path, text in (
-                (folder / CONTAINER_FILE, json.dumps(told)),
-                (file, format_properties(properties)),
-            ):
-                with open(path, "w", opener=private_opener) as written:
-                    written.write(text)
+            write_private(folder / CONTAINER_FILE, json.dumps(told))
+            write_private(file, format_properties(properties))
             command = submission.command(
                 f"grete {template.shown} container {start.container_id}",
                 file,
@@ -248,8 +250,9 @@ class ContainerApplications(ManagedContainers):
     def seen(self) -> tuple[Sequence[ManagedContainer], str]:
         """See ManagedContainers; a sight has no version."""
         if self.clock.monotonic_s() >= self._going_until_s:
-            self._going = self.manager.decommissioned()
             self._going_until_s = self.clock.monotonic_s() + _NODES_S
+            with suppress(GreteError):  # who may not ask for nodes sees his containers nevertheless
+                self._going = self.manager.decommissioned()
         found = self._look(submission.containers_tag(self.template.job))
         self._ended = {one.uid for one in found if one.end is not None}
         return found, ""
@@ -264,7 +267,7 @@ class ContainerApplications(ManagedContainers):
 
     def watch(self, version: str, watch_s: float) -> None:
         """See ManagedContainers."""
-        self.clock.wait(self._never, min(watch_s, _LOOK_S))
+        self.clock.wait(threading.Event(), min(watch_s, _LOOK_S))
 
     def remove(self, name: str, uid: str, grace_s: int) -> None:
         """See ManagedContainers: how long a process has for its end is YARN's own setting."""

@@ -8,21 +8,18 @@ Its environment is in a file, since YARN writes variables into a shell script wi
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import os
-import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from grete.config.load import load
-from grete.config.log_levels import log_levels, set_levels
 from grete.config.settings import Settings
 from grete.config.settings.deploy import Manager
-from grete.deploy.attempt import check_packages, place_of, secrets_of, start_spark
-from grete.environment import APPLICATION_LIB, HOME, HOST_NAME
-from grete.errors import ConfigError, GreteError
+from grete.deploy.attempt import own_host, place_of, set_up, start_spark, variables_of
+from grete.environment import HOME, HOST_NAME
+from grete.errors import GreteError
 from grete.exit_report import run_and_report
 from grete.text_logs import log_to_stderr, printable
 
@@ -33,11 +30,8 @@ def main(arguments: Sequence[str]) -> int:
     log_to_stderr(os.environ.get("GRETE_LOG_LEVEL", "INFO"))
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
-        set_levels(log_levels(os.environ.get(APPLICATION_LIB)))
-        if given.secrets is not None:
-            os.environ.update(secrets_of(given.secrets))
+        set_up(given.secrets)
         os.environ.update(_told(given.container))
-        check_packages(Path.cwd())
         place = place_of(Manager.YARN, os.environ, Path.cwd())
         start_spark(Settings.of(load([str(given.config)], place)))
     except GreteError as error:
@@ -58,12 +52,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def _told(path: Path) -> dict[str, str]:
     """The environment that the coordinator has told, but for what is of this machine."""
-    try:
-        told: dict[str, str] = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot read {path}, what this container is told: {error}") from error
-    host = os.environ.get("NM_HOST") or socket.gethostname()
-    return {**told, HOME: str(Path.cwd() / "home"), HOST_NAME: host}
+    told = variables_of(path, "what this container is told")
+    return {**told, HOME: str(Path.cwd() / "home"), HOST_NAME: own_host()}
 
 
 if __name__ == "__main__":

@@ -9,7 +9,12 @@ from pathlib import Path
 
 import msgspec
 
-from grete.deploy.managed_containers import ManagedContainer, ManagedContainers, ManagedEnd
+from grete.deploy.managed_containers import (
+    ManagedContainer,
+    ManagedContainers,
+    ManagedEnd,
+    incarnation_name,
+)
 from grete.deploy.namespace import JobNamespace, selector
 from grete.deploy.objects import (
     CONTAINER_LABEL,
@@ -82,7 +87,7 @@ class ContainerPods(ManagedContainers):
 
     def name(self, start: ContainerStart) -> str:
         """See ManagedContainers."""
-        return f"{self.job}-c{start.container_id}-{start.epoch}"
+        return incarnation_name(self.job, start)
 
     def manifest(self, start: ContainerStart) -> Manifest:
         """The pod of an incarnation."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,6 +10,14 @@ from dataclasses import dataclass
 from grete.launch.base import ContainerStart
 from grete.model.ending import ContainerEnd
 from grete.model.ids import ContainerId
+
+INCARNATION_NAME = re.compile(r"(.+)-c(\d+)-(\d+)")
+"""Job, container and epoch."""
+
+
+def incarnation_name(job: str, start: ContainerStart) -> str:
+    """The name of an incarnation, which no other one has; `job` is the deployed name."""
+    return f"{job}-c{start.container_id}-{start.epoch}"
 
 
 @dataclass(frozen=True, slots=True)

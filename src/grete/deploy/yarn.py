@@ -30,7 +30,7 @@ from grete.deploy.resource_manager import (
     hadoop_folder,
 )
 from grete.errors import JobError
-from grete.private_files import private_directory, private_opener
+from grete.private_files import private_directory, write_private
 
 _SUBMIT_S = 300.0
 _END_S = 60.0
@@ -236,12 +236,12 @@ def _submit(deployment: Deployment, plan: YarnPlan, secrets: Mapping[str, str]) 
     words, log = list(plan.command), folder / "submit.log"
     try:
         private_directory(folder)
-        _write(folder / CONFIG_FILE, format_properties(plan.config))
-        _write(folder / _SPARK_FILE, format_properties(plan.properties))
+        write_private(folder / CONFIG_FILE, format_properties(plan.config))
+        write_private(folder / _SPARK_FILE, format_properties(plan.properties))
         if plan.containers is not None:
-            _write(folder / CONTAINER_APPLICATION_FILE, plan.containers.as_json())
+            write_private(folder / CONTAINER_APPLICATION_FILE, plan.containers.as_json())
         if secrets:
-            _write(folder / SECRETS_FILE, json.dumps(secrets))
+            write_private(folder / SECRETS_FILE, json.dumps(secrets))
     except OSError as error:
         raise JobError(f"cannot write what is sent to {folder}, nothing was sent: {error}") from error
     if not settings.deploy.package and PACKAGE in plan.archives:
@@ -256,11 +256,6 @@ def _submit(deployment: Deployment, plan: YarnPlan, secrets: Mapping[str, str]) 
                 f"YARN has not accepted the application within {_SUBMIT_S:g} s; see {log}"
             ) from error
     submission.check_ended(code, log)
-
-
-def _write(path: Path, text: str) -> None:
-    with open(path, "w", opener=private_opener) as file:
-        file.write(text)
 
 
 def _end_all(

@@ -21,7 +21,7 @@ from grete.launch.factory import LaunchContext
 from grete.launch.process import ProcessLauncher
 from grete.launch.processes import OtherProcess, children_of, name_of
 from grete.model.ids import ContainerId
-from grete.private_files import private_directory, private_opener
+from grete.private_files import private_directory, write_private
 
 _DRIVER = Path(__file__).with_name("spark_driver.py")
 _PROPERTIES = "spark-submit.properties"
@@ -89,8 +89,7 @@ class SparkSubmitLauncher(ProcessLauncher):
     def start(self, container: ContainerStart) -> None:
         """See Launcher."""
         private_directory(self._properties.parent)
-        with open(self._properties, "w", opener=private_opener) as file:
-            file.write(format_properties(self._options))
+        write_private(self._properties, format_properties(self._options))
         super().start(container)
 
     def request_stop(self, container_id: ContainerId) -> None:

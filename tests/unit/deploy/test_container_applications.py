@@ -335,6 +335,20 @@ def test_it_leaves_a_node_that_is_decommissioned_and_has_not_failed(world: World
     assert (ended.left, ended.may_live, ended.exit_code) == (True, True, -9)
 
 
+def test_who_may_not_ask_for_nodes_sees_his_containers_nevertheless(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> frozenset[str]:
+        raise JobError("403")
+
+    monkeypatch.setattr(world.manager, "decommissioned", refuse)
+    world.starts(start())
+    world.manager.becomes(1, state="FINISHED", final_status="SUCCEEDED")
+    world.launcher.last_words = lambda container, epoch: ContainerEnd(ExitCode.OK)
+    [ended] = world.launcher.look()
+    assert ended.exit_code == ExitCode.OK
+
+
 def test_the_next_leader_adopts_what_was_submitted_and_ends_what_nobody_adopted(world: World) -> None:
     """The handle was written before YARN had said which application it is."""
     world.launcher.start(start())

@@ -139,11 +139,6 @@ class SparkSettings(Section):
         """The namespace of pods on Kubernetes."""
         return self.options.get("spark.kubernetes.namespace") or None
 
-    @property
-    def yarn_tags(self) -> tuple[str, ...]:
-        """The tags of an application on YARN."""
-        return tuple(filter(None, self.options.get("spark.yarn.tags", "").split(",")))
-
     @cached_property
     def cores(self) -> int | None:
         """The cores that a container gets; None where that is left to the cluster."""
