@@ -29,6 +29,7 @@ kube_apiserver_directory=${GRETE_KUBE_APISERVER:-$cache/kube-apiserver-1.34.4}
 grafana_schema_directory=${GRETE_GRAFANA_SCHEMA:-$cache/grafana-schema-0.0.22}
 dockerfile_lint_directory=${GRETE_DOCKERFILE_LINT:-$cache/dockerfile-lint-0.25.1}
 helm_directory=${GRETE_HELM:-$cache/helm-4.0.0}
+object_stores_directory=${GRETE_OBJECT_STORES:-$cache/object-stores-1}
 otel_collector_directory=${GRETE_OTEL_COLLECTOR:-$cache/otel-collector-0.144.0}
 
 present() { # command, package, what for, options of apt-get
@@ -242,6 +243,10 @@ otel_collector() { # OpenTelemetry's, built from its Go modules: a minute of a p
   go_program otel-collector "$otel_collector_directory" "the collector of OpenTelemetry"
 }
 
+object_stores() { # a gateway that speaks S3 and one that speaks Google's, from their Go modules: 2 minutes of a processor
+  go_program object-stores "$object_stores_directory" "the object stores"
+}
+
 grafana_schema() { # that of its boards, from its Go modules: 2 minutes of a processor
   go_program grafana-schema "$grafana_schema_directory" "the schema of Grafana"
 }
@@ -258,7 +263,7 @@ go_program() { # builds scripts/NAME into its directory, by what name for people
   local name=$1 directory=$2
   go_program_present "$name" "$directory" && return
   if ! go_present "$name"; then
-    echo "building $3 needs Go 1.24 or newer" >&2
+    echo "building $3 needs Go $(sed -n 's/^go //p' "scripts/$name/go.mod") or newer" >&2
     exit 1
   fi
   mkdir -p "${directory%/*}"

@@ -117,6 +117,25 @@ def test_a_damaged_snapshot_is_never_used_and_the_one_before_is(
         assert f"block {only}" in caplog.text
 
 
+def test_a_damaged_block_that_does_not_change_is_written_again_once_it_was_noticed(
+    store: StoreFile, tmp_path: Path
+) -> None:
+    """It is in every snapshot to come: without it no store would come back until its changelog's end."""
+    folder = tmp_path / "snapshots"
+    take(store.path, FolderPlace(folder), CHANGELOG)
+    [first] = snapshots(FolderPlace(folder), CHANGELOG)
+    store.settle(15_010, "", lambda start, end: CHANGES[start:end], lambda packed: ())
+    take(store.path, FolderPlace(folder), CHANGELOG)
+    newest, _ = snapshots(FolderPlace(folder), CHANGELOG)
+    [stays, *_] = [name for name in first.blocks if name in newest.blocks]
+    (folder / "blocks" / stays).write_bytes(b"another")
+    assert restored(tmp_path) == (None, {}), "neither has it"
+    store.settle(15_020, "", lambda start, end: CHANGES[start:end], lambda packed: ())
+    take(store.path, FolderPlace(folder), CHANGELOG)
+    shutil.rmtree(tmp_path / "elsewhere")
+    assert restored(tmp_path) == (15_020, dict(CHANGES[:15_020]))
+
+
 def test_a_snapshot_of_another_changelog_is_none(store: StoreFile, tmp_path: Path) -> None:
     take(store.path, FolderPlace(tmp_path / "snapshots"), CHANGELOG)
     assert snapshots(FolderPlace(tmp_path / "snapshots"), "changelog of a topic that was made again/0") == []

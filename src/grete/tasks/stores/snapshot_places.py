@@ -192,11 +192,13 @@ class ArrowFolder:
 
     def files(self) -> dict[str, float]:
         """See SnapshotPlace."""
+        return {one.base_name: one.mtime.timestamp() for one in self._found() if one.mtime is not None}
+
+    def _found(self, *, is_deep: bool = False) -> list[Any]:
         from grete.arrow import file_systems
 
-        chosen = file_systems().FileSelector(self._path, allow_not_found=True)
-        found = (one for one in self._system.get_file_info(chosen) if one.is_file)
-        return {one.base_name: one.mtime.timestamp() for one in found if one.mtime is not None}
+        chosen = file_systems().FileSelector(self._path, allow_not_found=True, recursive=is_deep)
+        return [one for one in self._system.get_file_info(chosen) if one.is_file]
 
     def read(self, name: str) -> bytes:
         """See SnapshotPlace."""
@@ -214,9 +216,14 @@ class ArrowFolder:
             self._system.delete_file(f"{self._path}/{name}")
 
     def remove_all(self) -> None:
-        """See SnapshotPlace."""
-        with suppress(FileNotFoundError):
+        """See SnapshotPlace. Where that is refused, one by one: a gateway that keeps objects as files removes no
+        folder before what is in it, and Google's client has no error of its own for a place that is not there.
+        """
+        try:
             self._system.delete_dir(self._path)
+        except OSError:
+            for one in self._found(is_deep=True):
+                self._system.delete_file(one.path)
 
 
 class ObjectPlace(SnapshotPlace):
@@ -295,13 +302,20 @@ def _in_azure(account: AzureAccount, process: int) -> tuple[AzureStorage, Patien
     return AzureStorage(account, timeout_s=_ANSWER_S), PatientCalls()
 
 
+def _in_one_request(address: str) -> str:
+    """S3's client makes three requests of each object otherwise, since it may grow without end."""
+    if not address.startswith("s3://") or "allow_delayed_open=" in address:
+        return address
+    return f"{address}{'&' if '?' in address else '?'}allow_delayed_open=true"
+
+
 @cache
 def _by_address(address: str, process: int) -> tuple[ArrowFolder, PatientCalls]:
     """As `_in_azure`, with the path."""
     from grete.arrow import file_systems, pa
 
     try:
-        system, path = file_systems().FileSystem.from_uri(address)
+        system, path = file_systems().FileSystem.from_uri(_in_one_request(address))
     except (pa.ArrowException, ValueError) as error:
         # what Arrow says repeats the address, and with it a key
         raise ConfigError(

@@ -1,0 +1,97 @@
+"""Object stores on loopback for tests, built by `make nightly`: a gateway that speaks S3, one that speaks Google's.
+
+Both keep their buckets in a folder, so that a test can look at objects, and harm them, behind the gateway.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from grete.testing.server_cluster import ServerCluster, ServerFailed, ServerNode, jars_directory
+
+PROGRAM = jars_directory("GRETE_OBJECT_STORES", "object-stores-1") / "object-stores"
+KEY = {"AWS_ACCESS_KEY_ID": "grete", "AWS_SECRET_ACCESS_KEY": "only-of-the-tests"}
+"""With which the S3 gateway wants requests to be signed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStoreNode(ServerNode):
+    """The gateway and where it listens."""
+
+    port: int
+
+    @property
+    def buckets(self) -> Path:
+        """A folder for each."""
+        return self.directory / "buckets"
+
+
+class ObjectStore(ServerCluster[ObjectStoreNode]):
+    """One gateway; `settings` say which: `speaks` is `s3` or `gs`."""
+
+    PORTS_PER_NODE: ClassVar[int] = 1
+
+    @property
+    def bootstrap(self) -> str:
+        """Host and port."""
+        [node] = self.nodes
+        return f"127.0.0.1:{node.port}"
+
+    def address(self, bucket: str, path: str) -> str:
+        """The place as Arrow's clients have it."""
+        where = f"endpoint_override={self.bootstrap}&scheme=http"
+        if self._settings["speaks"] == "gs":
+            return f"gs://anonymous@{bucket}/{path}?{where}"
+        return f"s3://{bucket}/{path}?region=eu-central-1&{where}"
+
+    def make_bucket(self, bucket: str) -> Path:
+        """A new one; returns its folder."""
+        [node] = self.nodes
+        if self._settings["speaks"] == "gs":
+            connection = http.client.HTTPConnection("127.0.0.1", node.port, timeout=10)
+            body = json.dumps({"name": bucket})
+            connection.request(
+                "POST", "/storage/v1/b?project=grete", body, {"Content-Type": "application/json"}
+            )
+            assert connection.getresponse().status == 200, "a bucket is made"
+            connection.close()
+        else:
+            (node.buckets / bucket).mkdir()
+        return node.buckets / bucket
+
+    def _node(self, number: int, directory: Path, ports: Sequence[int]) -> ObjectStoreNode:
+        return ObjectStoreNode(number, directory, *ports)
+
+    def _prepare(self, node: ObjectStoreNode) -> None:
+        if not PROGRAM.exists():
+            raise ServerFailed(
+                f"no object stores in {PROGRAM.parent}: run SERVICES=object_stores make services"
+            )
+        node.buckets.mkdir(exist_ok=True)
+
+    def _command(self, node: ObjectStoreNode) -> list[str]:
+        secrets = [f"{name}={value}" for name, value in KEY.items()]
+        return [
+            "/usr/bin/env",
+            *secrets,
+            str(PROGRAM),
+            self._settings["speaks"],
+            str(node.port),
+            str(node.buckets),
+        ]
+
+    def _is_ready(self, node: ObjectStoreNode) -> bool:
+        connection = http.client.HTTPConnection("127.0.0.1", node.port, timeout=1)
+        try:
+            connection.request("GET", "/health")
+            connection.getresponse()  # whatever it is: Google's has no such page
+        except OSError:
+            return False
+        finally:
+            connection.close()
+        return True
