@@ -81,6 +81,7 @@ def whole_answer(
     *,
     parameters: Mapping[str, str] | None = None,
     document: Any = None,
+    content: bytes | None = None,
     headers: Mapping[str, str] | None = None,
     redirects: int = 0,
     largest_bytes: int = _LARGEST_BYTES,
@@ -89,14 +90,14 @@ def whole_answer(
 
     A head that trickles has `timeout_s` for each piece, and each redirection begins anew. For the body urllib3 has a
     limit for each piece too: a proxy that passes on a byte now and then would hold the caller for hours, so all of it
-    has to be there in time. `document` is sent as JSON; so many `redirects` are followed.
+    has to be there in time. `document` is sent as JSON, `content` as it is; so many `redirects` are followed.
 
     Raises:
         HTTPError: no answer, cut off, too slow or too large, or it cannot be decoded.
     """
     until_s = time.monotonic() + timeout_s
     url = f"{url}?{urlencode(parameters)}" if parameters else url
-    sent = None if document is None else json.dumps(document, allow_nan=False).encode()
+    sent = content if document is None else json.dumps(document, allow_nan=False).encode()
     kind = {} if document is None else {"Content-Type": "application/json"}
     followed = Retry(total=None, connect=False, read=False, status=0, other=False, redirect=redirects)
     try:

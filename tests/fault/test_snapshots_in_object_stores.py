@@ -1,18 +1,23 @@
-"""Snapshots of stores in object stores: Azure's, and by night S3 and Google's, by gateways that speak as they do."""
+"""Snapshots in object stores and HDFS: Azure's emulator, and by night gateways as S3 and Google's, and a NameNode."""
 
 from __future__ import annotations
 
+import json
 import os
 import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
+import urllib3
 from azure.storage.blob import BlobServiceClient, ContainerClient
 from tests.unit.tasks.test_snapshots import CHANGELOG, CONFIG
+from urllib3.exceptions import HTTPError
 
 from grete.config.rules.validate import validate
 from grete.config.settings import Settings
@@ -28,6 +33,7 @@ from grete.testing.job import JobUnderTest
 from grete.testing.server_cluster import ServerCluster
 from grete.testing.waiting import eventually
 from grete_workbench.azurite import Azurite
+from grete_workbench.hdfs import HdfsCluster
 from grete_workbench.object_stores import KEY, ObjectStore
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(240)]
@@ -115,6 +121,53 @@ class BucketFolder(Bucket):
     def delete(self, name: str) -> None:
         """See Bucket."""
         (self.folder / name).unlink()
+
+
+class HdfsFiles(Bucket):
+    """By its REST interface, which follows where it is sent."""
+
+    secret = "nobody is asked for one"  # noqa: S105 - it says so
+
+    def __init__(self, server: HdfsCluster) -> None:
+        self.server = server
+        name = f"snapshots-{uuid.uuid4().hex[:8]}"
+        place = f"127.0.0.1:{server.nodes[0].web_port}"
+        self._url = f"http://{place}/webhdfs/v1/{name}"
+        self.config = {"job.snapshot.dir": f"webhdfs://grete@127.0.0.1:1,{place}/{name}/of"}
+
+    def ask(self, method: str, name: str, asked: str, content: bytes | None = None) -> bytes:
+        """What it answers, or raises with what it says."""
+        url = f"{self._url}/{quote(name)}?user.name=grete&op={asked}"
+        answer = urllib3.request(
+            method, url, body=content, headers={"Content-Type": "application/octet-stream"}
+        )
+        if answer.status >= 300:
+            raise OSError(answer.data.decode())
+        return answer.data
+
+    def names(self) -> list[str]:
+        """See Bucket."""
+        found = []
+        folders = [""]
+        while folders:
+            folder = folders.pop()
+            with suppress(OSError):
+                for one in json.loads(self.ask("GET", folder, "LISTSTATUS"))["FileStatuses"]["FileStatus"]:
+                    within = found if one["type"] == "FILE" else folders
+                    within.append(f"{folder}/{one['pathSuffix']}".lstrip("/"))
+        return found
+
+    def read(self, name: str) -> bytes:
+        """See Bucket."""
+        return self.ask("GET", name, "OPEN")
+
+    def put(self, name: str, content: bytes) -> None:
+        """See Bucket."""
+        self.ask("PUT", name, "CREATE&overwrite=true", content)
+
+    def delete(self, name: str) -> None:
+        """See Bucket."""
+        self.ask("DELETE", name, "DELETE")
 
 
 @pytest.fixture(autouse=True)
@@ -327,13 +380,77 @@ class TestGoogle(InAGateway):
     speaks = "gs"
 
 
+def _takes_files(bucket: Bucket) -> bool:
+    try:
+        bucket.put("probe", b"")
+        bucket.delete("probe")
+    except (OSError, HTTPError):
+        return False
+    return True
+
+
+@pytest.fixture(scope="module")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsCluster]:
+    cluster = HdfsCluster(tmp_path_factory.mktemp("hdfs"))
+    cluster.start()
+    yield cluster
+    cluster.stop()
+
+
+@pytest.mark.nightly
+class TestHdfs(SnapshotsInAnObjectStore):
+    """A NameNode, beside one that is not there."""
+
+    @pytest.fixture
+    def bucket(self, hdfs: HdfsCluster) -> Bucket:
+        hdfs.ensure_running()
+        files = HdfsFiles(hdfs)
+        eventually(lambda: _takes_files(files), "the DataNode is back, which the NameNode has not missed")
+        return files
+
+    @pytest.mark.parametrize("harm", ["kill", "pause"])
+    def test_without_a_data_node_there_is_no_snapshot_until_it_is_back(
+        self,
+        harm: str,
+        hdfs: HdfsCluster,
+        bucket: Bucket,
+        place: SnapshotPlace,
+        store: StoreFile,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr(module, "_LET_BE_S", 0.5)
+        take(store.path, place, CHANGELOG)
+        settled(store, 10_010)
+        getattr(hdfs, harm)(2)
+        try:
+            with pytest.raises(OSError, match=r"no DataNode answers|has not answered|did not answer"):
+                take(store.path, place, CHANGELOG)
+            assert restored(place, tmp_path) is None
+        finally:
+            hdfs.ensure_running()
+        eventually(lambda: _takes_files(bucket) and not _refused(place), "the DataNode is back")
+        take(store.path, place, CHANGELOG)
+        assert restored(place, tmp_path) == 10_010
+
+    def test_a_host_may_be_left_out_by_its_address(self, hdfs: HdfsCluster, bucket: Bucket) -> None:
+        """There is one here, so nothing is left. By the name and port that it sends to, nothing is left out."""
+        bucket.put("file", b"x")
+        assert isinstance(bucket, HdfsFiles)
+        with pytest.raises(OSError, match="not excluded nodes"):
+            bucket.ask("GET", "file", "OPEN&excludedatanodes=127.0.0.1")
+        there = f"127.0.0.1:{hdfs.nodes[1].web_port}"
+        assert bucket.ask("GET", "file", f"OPEN&excludedatanodes={there}") == b"x"
+
+
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("hdfs://names/snapshots", "workers reach folders and object stores"),
+        ("hdfs://names/snapshots", "webhdfs://NAMENODE:9870/PATH"),
         ("abfs://container@account.dfs.core.windows.net/of", "write abfs://CONTAINER/PATH"),
         ("abfs://container/of", "Missing azure.storage.connect"),
         ("s3://", "names no bucket"),
+        ("webhdfs:///of", "names no bucket, container or NameNode"),
         ("s3://user:secret@?region=a", "names no bucket"),
     ],
 )

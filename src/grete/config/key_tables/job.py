@@ -359,8 +359,8 @@ SNAPSHOT_DIR = Key(
     LOCATION,
     None,
     _CONTAINER,
-    "Folder that all machines see, or a place in an object store (`s3://`, `gs://`, `abfs://`), for snapshots of "
-    "stores. A store that is not on its machine, or is damaged, is "
+    "Folder that all machines see, or a place in an object store (`s3://`, `gs://`, `abfs://`) or in HDFS "
+    "(`webhdfs://`), for snapshots of stores. A store that is not on its machine, or is damaged, is "
     "restored from the newest one, and reads only the rest from its changelog.",
     default_doc="no snapshots",
 )

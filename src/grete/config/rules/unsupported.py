@@ -18,7 +18,7 @@ from grete.errors import ConfigError
 
 _PYTHON_FILES = "spark.submit.pyFiles"
 _ARCHIVES = (".tgz", ".tar.gz", ".tar", ".zip", ".pex", ".whl", ".egg")
-_OBJECT_STORES = ("s3", "gs", "gcs", "abfs")
+_SHARED_STORES = ("s3", "gs", "gcs", "abfs", "webhdfs")
 
 
 def unsupported(config: Mapping[str, str]) -> Iterator[str]:
@@ -65,13 +65,13 @@ def _snapshots(config: Mapping[str, str]) -> Iterator[str]:
     if isinstance(place, Path):
         return
     shown = f"{key}={without_user(place)}"
-    if place.partition(":")[0] not in _OBJECT_STORES:
+    if place.partition(":")[0] not in _SHARED_STORES:
         yield (
-            f"{shown}: workers reach folders and object stores (s3://, gs://, abfs://); name one of these, or "
-            f"mount what is there as a folder"
+            f"{shown}: workers reach folders, object stores (s3://, gs://, abfs://) and HDFS by its web port "
+            f"(webhdfs://NAMENODE:9870/PATH); name one of these, or mount what is there as a folder"
         )
-    elif not place.partition("://")[2].partition("?")[0].rpartition("@")[2].strip("/"):
-        yield f"{shown}: it names no bucket or container"
+    elif not place.partition("://")[2].partition("?")[0].rpartition("@")[2].partition("/")[0]:
+        yield f"{shown}: it names no bucket, container or NameNode"
     elif place.startswith("abfs://") and "@" in place:
         yield f"{shown}: write abfs://CONTAINER/PATH; the account is that of azure.storage.connect"
     elif place.startswith("abfs://") and (problem := Settings.of(config).azure.connect_problem):

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from grete.config.places import place_of, without_user
 from grete.config.secrets import resolve_secrets
@@ -27,9 +27,11 @@ from grete.private_files import private_directory, replace_file
 if TYPE_CHECKING:
     from grete.azure.blob_folder import BlobFolder
     from grete.azure.storage import AzureStorage
+    from grete.tasks.stores.web_hdfs import HdfsFolder
 
+Folder: TypeAlias = "ArrowFolder | BlobFolder | HdfsFolder"
 
-IN_AZURE = "abfs://"
+IN_AZURE, IN_HDFS = "abfs://", "webhdfs://"
 _ANSWER_S, _ALL_S, _TRIES, _LET_BE_S = 10.0, 600.0, 2, 300.0
 T = TypeVar("T")
 
@@ -227,11 +229,11 @@ class ArrowFolder:
 
 
 class ObjectPlace(SnapshotPlace):
-    """A folder of an object store, asked with patience."""
+    """A folder of an object store or of HDFS, asked with patience."""
 
     written_at_once = 4
 
-    def __init__(self, folder: ArrowFolder | BlobFolder, patience: PatientCalls, shown: str) -> None:
+    def __init__(self, folder: Folder, patience: PatientCalls, shown: str) -> None:
         """`shown` is for people and holds no key."""
         self._folder = folder
         self._patience = patience
@@ -277,7 +279,7 @@ def open_place(location: str, azure: AzureSettings) -> SnapshotPlace:
         return FolderPlace(place)
     if location.startswith(IN_AZURE):
         storage, patience = _in_azure(azure.account, os.getpid())
-        folder: ArrowFolder | BlobFolder = _blob_folder(storage, location.removeprefix(IN_AZURE))
+        folder: Folder = _blob_folder(storage, location.removeprefix(IN_AZURE))
     else:
         folder, patience = _by_address(resolve_secrets(location), os.getpid())
     return ObjectPlace(folder, patience, without_user(location))
@@ -310,8 +312,12 @@ def _in_one_request(address: str) -> str:
 
 
 @cache
-def _by_address(address: str, process: int) -> tuple[ArrowFolder, PatientCalls]:
+def _by_address(address: str, process: int) -> tuple[Folder, PatientCalls]:
     """As `_in_azure`, with the path."""
+    if address.startswith(IN_HDFS):
+        from grete.tasks.stores.web_hdfs import HdfsFolder, WebHdfs
+
+        return HdfsFolder(*WebHdfs.of(address)), PatientCalls()
     from grete.arrow import file_systems, pa
 
     try:
