@@ -294,28 +294,39 @@ def test_containers_leave_a_node_that_is_decommissioned(
 def test_containers_take_what_was_brought_from_hdfs_though_their_coordinator_is_another_one(
     kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a cluster has it: the machine that has deployed the job is not needed any more."""
+    """As a cluster has it: the machine that has deployed the job is not needed. Stores come from there too."""
     hdfs = HdfsCluster(tmp_path / "hdfs")
     hdfs.start()
     yarn = YarnCluster(tmp_path / "yarn", nodes=3, settings=OURS, file_system=hdfs.bootstrap)
     yarn.start()
 
+    snapshots = f"webhdfs://127.0.0.1:{hdfs.nodes[0].web_port}/snapshots"
+    settings = {**PATIENT, **SEVERAL, "job.snapshot.dir": snapshots, "job.snapshot.interval.ms": "1000"}
+
     def all_said() -> str:
         return said(yarn)
 
     try:
-        with job_on_yarn(yarn, kafka, tmp_path, monkeypatch, {**PATIENT, **SEVERAL}) as job:
+        with job_on_yarn(yarn, kafka, tmp_path, monkeypatch, settings) as job:
             job.isolate()
             job.send(200)
             applied = job.answer("deploy", "apply")
             shutil.rmtree(job.packages)
             shutil.rmtree(tmp_path / "operator")
             job.await_counted(all_said)
+
+            def has_snapshot_of_each_store() -> bool:
+                job.send(20)
+                job.await_counted(all_said)
+                return all_said().count(f" in {snapshots}/") >= 4
+
+            eventually(has_snapshot_of_each_store, "snapshots", within_s=60, context=all_said)
             kill_driver(yarn, applied["id"])
             eventually(lambda: len(job.starts()) == 2, "another attempt", within_s=90, context=all_said)
             kill_driver(yarn, containers(job)["0"])
             job.send(200)
             job.await_counted(all_said)
+            assert f"was taken over from the snapshot in {snapshots}/" in all_said()
             assert job.run("stop").returncode == 0
             eventually(lambda: not containers(job), "no container", within_s=60, context=all_said)
             job.assert_each_counted_once()
