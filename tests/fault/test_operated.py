@@ -37,7 +37,7 @@ CONTAINER = """
 import json, os, signal, sys, threading, time
 from pathlib import Path
 from grete.clock import SystemClock
-from grete.errors import Fenced
+from grete.errors import ConfigError, Fenced
 from grete.tasks.commit.base import BatchOutcome
 from grete.exit_report import write_report
 from grete.container.main_loop import ContainerMainLoop
@@ -50,6 +50,8 @@ system = LocalSystem(Path(os.environ["GRETE_HOME"]) / "local", SystemClock())
 
 def work(assignment, control, on_batch):
     deaf = assignment.settings.raw.get("test.deaf") == str(assignment.container_id)
+    if assignment.settings.raw.get("test.unfit") == str(assignment.container_id):
+        raise ConfigError("test.unfit: this container cannot work with it")
     system.raise_fence([assignment.fence])
     batch = 0
     while deaf or not control.is_set():
@@ -314,6 +316,41 @@ def test_a_configuration_that_is_wrong_changes_nothing_and_is_shown(job: Job) ->
         repaired = handle.state()
         assert repaired is not None
         assert repaired.message == ""
+
+
+@pytest.mark.parametrize("beside", [{}, {"spark__driver__memory": "2g"}], ids=["rebuilt", "started again"])
+def test_a_change_with_which_a_container_does_not_get_to_work_is_taken_back(
+    job: Job, beside: dict[str, str]
+) -> None:
+    """Whoever has mistyped it, a job that has worked goes on as before, and another change is followed again."""
+    job.submit(**{"job.container.count": "2", "task.max.records.per.batch": "5"})
+    job.eventually(lambda: len(job.last()) == 4)
+    job.set(test__unfit="1", task__max__records__per__batch="6", **beside)
+    job.eventually(lambda: "config-refused" in job.events())
+    count = len(job.said())
+    job.eventually(lambda: spoke_since(job, count + 8))
+    job.eventually(lambda: {one["batch"] for one in job.said()[-4:]} == {"5"})
+    with open_job(JOB) as handle:
+        state, config = handle.state(), handle.config()
+        assert state is not None
+        assert "the configuration before is in force again: container 1 ended with code 2" in state.message
+        assert {key: config.get(key) for key in ("test.unfit", "task.max.records.per.batch")} == {
+            "test.unfit": None,
+            "task.max.records.per.batch": "5",
+        }
+    assert max(turns(job)) <= 2
+    job.set(task__max__records__per__batch="7")
+    job.eventually(lambda: {one["batch"] for one in job.said()[-4:]} == {"7"})
+    with open_job(JOB) as handle:
+        state = handle.state()
+        assert state is not None
+        assert (state.state, state.message) == ("running", "")
+
+
+def test_a_job_that_starts_with_what_no_container_works_with_fails_as_ever(job: Job) -> None:
+    coordinator = job.submit(**{"test.unfit": "0"})
+    _, said = coordinator.communicate(timeout=patient(60))
+    assert (coordinator.returncode, "this container cannot work with it" in said) == (2, True)
 
 
 def test_a_start_with_a_value_that_is_wrong_goes_on_with_the_last_good_configuration(job: Job) -> None:

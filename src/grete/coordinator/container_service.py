@@ -10,7 +10,7 @@ from grete.checkpoint.lag import active_tasks
 from grete.checkpoint.names import checkpoint_log_name
 from grete.clock import Clock
 from grete.config.settings import Settings
-from grete.coordinator.events import ContainerCommitted, ContainerLoaded, ContainerPaused
+from grete.coordinator.events import ContainerAtWork, ContainerCommitted, ContainerLoaded, ContainerPaused
 from grete.coordinator.heartbeat_registry import ContainerSlot
 from grete.coordinator.loop import CoordinatorLoop
 from grete.coordinator.monitors.containers import ContainerFacts
@@ -159,6 +159,8 @@ class ContainerService:
         known = loop.state.containers.get(container)
         if known is not None and known.unsure and heartbeat.serial == slot.serial:
             loop.post(ContainerLoaded(container, slot.launch, slot.serial))
+        if known is not None and known.untried and heartbeat.is_at_work and heartbeat.serial == slot.serial:
+            loop.post(ContainerAtWork(container, slot.launch, slot.serial))
         if known is not None and not known.committed and heartbeat.commits > 0:
             loop.post(ContainerCommitted(container, slot.launch))
         return slot

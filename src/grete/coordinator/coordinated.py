@@ -17,6 +17,7 @@ from grete.config.key_tables.autosizing import AUTOSIZING_COUNT
 from grete.config.rules.changes import diff
 from grete.config.rules.validate import validate
 from grete.config.secrets import variables
+from grete.config.settings import Settings
 from grete.coordinator import fencing
 from grete.coordinator.attempt import AttemptWriter, Surroundings
 from grete.coordinator.autosizer import Autosizer
@@ -25,6 +26,7 @@ from grete.coordinator.events import (
     ModelChanged,
     PolicyChanged,
     ReloadRequested,
+    RetreatRefused,
 )
 from grete.coordinator.model_watch import ModelWatch
 from grete.coordinator.plan import JobPlan, Planner, container_specs
@@ -92,6 +94,10 @@ class CoordinatedJob:
         self._looked_s = 0.0
         self._again_at_s = float("-inf")
         self._compaction = StreamCompaction(stream)
+        self._good: Settings | None = None
+        """With which all containers were at work, before those in force."""
+        self._retreat: tuple[Mapping[str, str], str] = ({}, "")
+        """A configuration that was taken up again, and why."""
         self._startpoints = -1  # adopted containers may not know of any
 
     def begin(self, plan: JobPlan) -> ModelChanged:
@@ -177,6 +183,8 @@ class CoordinatedJob:
         self._view.sizing = self._autosizer.standing
         if self._has_to_follow and self._may_try():
             self._has_to_follow = False
+            if not any(one.untried for one in state.containers.values()):
+                self._good = self._settings
             yield from self._follow()
 
     def _take_in_streams(self) -> None:
@@ -253,7 +261,8 @@ class CoordinatedJob:
             else:
                 self._report.show(f"the configuration in the coordinator stream is not followed: {error}")
             return
-        self._report.show("")
+        again, problem = self._retreat
+        self._report.show(problem if settings.raw == again else "")
         cause = _changed_keys(self._settings.raw, settings.raw)
         keys = [change.key for change in diff(self._settings.raw, settings.raw)]
         self._settings = settings
@@ -261,6 +270,29 @@ class CoordinatedJob:
         failpoint("change.replanned")
         yield PolicyChanged(plan.settings.coordinator.retry_policy)
         yield self._changed_to(plan, cause)
+
+    def retreat(self, container: ContainerId, reason: str) -> None:
+        """See coordinator.loop.JobPort: as a configuration of its own, which is then followed like any.
+
+        A change that has come meanwhile is followed instead.
+        """
+        self._stream.catch_up()
+        if self._stream.config() != self._settings.raw:
+            self._has_to_follow = True
+            return
+        good, self._good = self._good, None
+        try:
+            if good is None:
+                raise JobError("none has run since this coordinator leads")
+            self._planner.plan(good)
+        except (ConfigError, StreamError, JobError, UnsafeStorage, OSError) as error:
+            if good is None or not (isinstance(error, GreteError) and error.may_pass):
+                refused = f"{reason}; the configuration before is not taken up again: {error}"
+                self._surroundings.post(RetreatRefused(container, refused))
+                return
+        problem = f"the configuration before is in force again: {reason}"
+        self._retreat = (good.raw, problem)
+        self._stream.write_config(good.raw, run_id=self._stream.run_id() or "", reason=problem)
 
     def _may_try(self) -> bool:
         return self._clock.monotonic_s() >= self._again_at_s

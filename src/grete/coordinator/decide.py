@@ -11,6 +11,7 @@ from dataclasses import replace
 from grete.coordinator import reconfigure, retry
 from grete.coordinator.events import (
     Action,
+    ContainerAtWork,
     ContainerCommitted,
     ContainerEvent,
     ContainerExited,
@@ -25,6 +26,8 @@ from grete.coordinator.events import (
     RecordHistory,
     ReloadRequested,
     RequestStop,
+    Retreat,
+    RetreatRefused,
     StepDown,
     StepDownRequested,
     StopRequested,
@@ -40,6 +43,8 @@ _DISMISSAL_S = 30.0
 """Seconds a standby container has to end when the job has."""
 _TERMINATED = -15
 """It was asked to end by SIGTERM before it could listen."""
+_OF_RECORDS = (ExitCode.POISON, ExitCode.OFFSETS_GONE)
+"""What it read has ended it, and so it had been at work."""
 _MEANING: dict[int, str] = {
     ExitCode.OK: "ended",
     ExitCode.CONFIG: "configuration error",
@@ -71,6 +76,8 @@ def _decide(state: State, event: Event, now_s: float) -> Decision:
             return _stop(state, event, now_s)
         case StepDownRequested():
             return _step_down(state, event)
+        case RetreatRefused():
+            return _retreat_refused(state, event)
         case Tick():
             return _tick(state, now_s)
         case _:
@@ -81,7 +88,7 @@ def _of_container(state: State, event: ContainerEvent, now_s: float) -> Decision
     match event:
         case ContainerPaused():
             return reconfigure.paused(state, event, now_s)
-        case ContainerLoaded() | ContainerCommitted():
+        case ContainerLoaded() | ContainerAtWork() | ContainerCommitted():
             return _reported(state, event)
         case ContainerExited():
             return _exited(state, event, now_s)
@@ -112,12 +119,15 @@ def _exit_details(state: State, container: ContainerState, event: ContainerExite
     return {**details, "meaning": meaning, "cause": asked, "reason": shortened(event.reason, 2000)}
 
 
-def _reported(state: State, event: ContainerLoaded | ContainerCommitted) -> Decision:
+def _reported(state: State, event: ContainerLoaded | ContainerAtWork | ContainerCommitted) -> Decision:
     if isinstance(event, ContainerLoaded):
         return reconfigure.loaded(state, event)
     container = state.containers.get(event.container)
     if container is None or container.launch != event.launch or not container.running:
         return state, ()
+    if isinstance(event, ContainerAtWork):
+        is_untried = container.untried and container.replacing  # it is the one before that works
+        return fields(state, event.container, untried=is_untried), ()
     return fields(state, event.container, committed=True), ()
 
 
@@ -147,7 +157,11 @@ def _launch_or_wait(state: State, id_: ContainerId, now_s: float) -> Decision:
 
 
 def _failed(state: State, before: ContainerState, event: ContainerExited, now_s: float) -> Decision:
-    """Start it again, at once or after a pause, unless it is given up."""
+    """Start it again, at once or after a pause, unless it is given up.
+
+    One that has never been at work with a configuration that was changed while the job ran is none to give up: the
+    configuration is.
+    """
     id_ = event.container
     verdict = retry.judge(before, event, state.retry, now_s)
     state = fields(state, id_, failures=verdict.failures)
@@ -156,11 +170,24 @@ def _failed(state: State, before: ContainerState, event: ContainerExited, now_s:
         if pause_s <= 0:
             return _launch_or_wait(state, id_, now_s)
         return _settle(fields(state, id_, restart_at_s=now_s + pause_s), now_s)
+    message = f"container {id_} ended with code {event.exit_code}: {event.reason}".strip()
+    if before.untried and event.exit_code not in _OF_RECORDS and not _is_standby(state, id_):
+        state = fields(state, id_, untried=False, failures=Failures())
+        return (state, (Retreat(id_, message),)) if state.pending is None else _settle(state, now_s)
     state = fields(state, id_, given_up=True)
     if _is_standby(state, id_) or (not state.retry.fail_job and event.exit_code != ExitCode.CONFIG):
         state, actions = _settle(state, now_s)
         return state, (RecordHistory("container-given-up", {"container": id_}), *actions)
-    message = f"container {id_} ended with code {event.exit_code}: {event.reason}".strip()
+    return _fail(state, message)
+
+
+def _retreat_refused(state: State, event: RetreatRefused) -> Decision:
+    if event.container not in state.containers or state.phase is not Phase.RUNNING:
+        return state, ()
+    return _fail(fields(state, event.container, given_up=True), event.reason)
+
+
+def _fail(state: State, message: str) -> Decision:
     kills = tuple(Kill(other) for other, container in state.containers.items() if container.running)
     return replace(state, phase=Phase.FAILED, message=message), kills
 

@@ -52,6 +52,15 @@ class ContainerLoaded:
 
 
 @dataclass(frozen=True, slots=True)
+class ContainerAtWork:
+    """An incarnation reports that its work has begun, by the assignment of this number."""
+
+    container: ContainerId
+    launch: int
+    serial: int
+
+
+@dataclass(frozen=True, slots=True)
 class ContainerExited:
     """A container ended. `launch` says which incarnation, `place` which message could not be processed, if one."""
 
@@ -95,6 +104,14 @@ class ContainerRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class RetreatRefused:
+    """There is no way back from the configuration with which this container has failed."""
+
+    container: ContainerId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyChanged:
     """The retry policy in force from now on."""
 
@@ -128,13 +145,21 @@ class Tick:
 ContainerEvent = (
     ContainerPaused
     | ContainerLoaded
+    | ContainerAtWork
     | ContainerExited
     | ContainerCommitted
     | ContainerSilent
     | ContainerRequested
 )
 Event = (
-    ModelChanged | ReloadRequested | ContainerEvent | PolicyChanged | StopRequested | StepDownRequested | Tick
+    ModelChanged
+    | ReloadRequested
+    | ContainerEvent
+    | RetreatRefused
+    | PolicyChanged
+    | StopRequested
+    | StepDownRequested
+    | Tick
 )
 
 
@@ -214,6 +239,14 @@ class RecordHistory:
 
 
 @dataclass(frozen=True, slots=True)
+class Retreat:
+    """Make the configuration before the one in force the job's again: with this one the container does not run."""
+
+    container: ContainerId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class StepDown:
     """End this coordinator and let another one lead, if containers outlive it or its process ends anyhow."""
 
@@ -221,4 +254,16 @@ class StepDown:
     ends_process: bool = False
 
 
-Action = Grant | Launch | Pause | Run | RequestStop | FenceOff | RaiseFence | Kill | RecordHistory | StepDown
+Action = (
+    Grant
+    | Launch
+    | Pause
+    | Run
+    | RequestStop
+    | FenceOff
+    | RaiseFence
+    | Kill
+    | RecordHistory
+    | Retreat
+    | StepDown
+)

@@ -33,7 +33,7 @@ class FigureMeter:
             rate, commit_s = _between(*self._before, now_s, now)
         self._before = (now_s, now)
         at_work = sum(
-            one.heartbeat.state == "running" and now_s - one.at_s < _FRESH_S
+            one.heartbeat.is_at_work and now_s - one.at_s < _FRESH_S
             for id_, one in now.items()
             if self._has_tasks(id_)
         )

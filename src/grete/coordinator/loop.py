@@ -11,6 +11,7 @@ from grete.clock import Clock
 from grete.coordinator.decide import decide
 from grete.coordinator.events import (
     Action,
+    ContainerAtWork,
     ContainerExited,
     ContainerLoaded,
     ContainerSilent,
@@ -24,6 +25,7 @@ from grete.coordinator.events import (
     RaiseFence,
     RecordHistory,
     RequestStop,
+    Retreat,
     Run,
     StepDown,
 )
@@ -60,6 +62,9 @@ class JobPort(Protocol):
 
     def fit(self, containers: Sequence[ContainerId]) -> None:
         """Divide the tasks among these containers, once they have been the same for a while."""
+
+    def retreat(self, container: ContainerId, reason: str) -> None:
+        """Make the configuration before the one in force the job's again, or post `RetreatRefused`."""
 
     def poll(self, state: State) -> Iterable[Event]:
         """Events from the coordinator stream since the last call. Called about ten times a second."""
@@ -167,7 +172,7 @@ class CoordinatorLoop:
 
     def handle(self, event: Event) -> None:
         """Decide about one event and do what was decided."""
-        if isinstance(event, ContainerLoaded) and not self._is_last_command(event):
+        if isinstance(event, ContainerLoaded | ContainerAtWork) and not self._is_last_command(event):
             return
         if isinstance(event, ModelChanged):
             self._cause = event.cause
@@ -184,7 +189,7 @@ class CoordinatorLoop:
         if now.began_s is None and (before.began_s is not None or now.ended > before.ended):
             self._on_change(now.last_s, self._cause)
 
-    def _is_last_command(self, loaded: ContainerLoaded) -> bool:
+    def _is_last_command(self, loaded: ContainerLoaded | ContainerAtWork) -> bool:
         """Whether it speaks of the present directive: a heartbeat may come while the next one is still written."""
         slot = self.registry.slot(loaded.container)
         return slot is not None and (slot.launch, slot.serial) == (loaded.launch, loaded.serial)
@@ -216,6 +221,8 @@ class CoordinatorLoop:
                 self._launcher.kill(container)
             case RecordHistory(event, details):
                 self._record(event, dict(details))
+            case Retreat(container, reason):
+                self._job.retreat(container, reason)
             case StepDown(reason, ends_process):
                 self._step_down(reason, ends_process=ends_process)
 

@@ -112,7 +112,7 @@ class ReportedProgress:
                 metrics = heartbeat.metrics
             end = None if heartbeat.end is UNSET else heartbeat.end.end()
             heartbeat = msgspec.structs.replace(heartbeat, metrics=UNSET, known=UNSET, end=UNSET)
-            waited_s = now_s if before is None or is_new or heartbeat.state != "running" else before.waited_s
+            waited_s = now_s if before is None or is_new or not heartbeat.is_at_work else before.waited_s
             if now_s - waited_s > _OUTAGE_OVER_S:
                 heartbeat = msgspec.structs.replace(heartbeat, message="")
             self._reported[container] = ContainerProgress(

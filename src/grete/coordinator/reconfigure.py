@@ -161,6 +161,7 @@ def _raise_fences(state: State, pending: PendingModel) -> Decision:
 def _bring_up(state: State, id_: ContainerId, pending: PendingModel, now_s: float) -> Decision:
     """Make one container run its spec, doing as little as possible."""
     spec, container = pending.specs[id_], state.containers.get(id_)
+    is_untried = pending.cause != "" and (container is None or container.spec != spec)
     if container is None or not container.running:
         if container is not None and (container.held or (container.done and container.spec == spec)):
             return state, ()
@@ -169,16 +170,18 @@ def _bring_up(state: State, id_: ContainerId, pending: PendingModel, now_s: floa
         if container is not None and container.spec != spec:
             state = fields(state, id_, failures=Failures())
         state, action = launch(state, id_)
-        return state, (action,)
+        return fields(state, id_, untried=is_untried), (action,)
     if container.replacing or container.held:
         return state, ()  # it ends, and starts with what is in force then
     if container.spec.process != spec.process:
         deadline_s = pending.deadline_s - now_s
         kill_at_s = now_s + max(deadline_s, 0.0)
-        state = fields(state, id_, replacing=True, kill_at_s=kill_at_s, asked=_why(pending))
+        asked = _why(pending)
+        state = fields(state, id_, replacing=True, kill_at_s=kill_at_s, asked=asked, untried=is_untried)
         return state, (RequestStop(id_),)
     if container.pausing or container.spec != spec:
-        return fields(state, id_, spec=spec, pausing=False, paused=False, unsure=True), (Run(id_),)
+        run = {"spec": spec, "pausing": False, "paused": False, "unsure": True, "untried": is_untried}
+        return fields(state, id_, **run), (Run(id_),)
     return state, ()
 
 

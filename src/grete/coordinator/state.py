@@ -89,6 +89,8 @@ class ContainerState:
     """It has failed, and is started again then."""
     committed: bool = False
     """The incarnation has committed a batch."""
+    untried: bool = False
+    """Commanded to run another configuration, and not at work with it yet."""
     asked: str = ""
     """Why the incarnation was asked to end, if it was."""
     host: str = ""

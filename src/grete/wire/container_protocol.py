@@ -97,6 +97,11 @@ class Heartbeat(Struct, frozen=True):
     end: ReportedEnd | UnsetType = UNSET
     known: Directive | UnsetType = UNSET
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether its work has begun and does not wait for anything but records."""
+        return self.state == "running"
+
 
 class Partition(Struct, frozen=True):
     """An SSP."""

@@ -7,6 +7,7 @@ import pytest
 from grete.config.settings.coordinator import RetryPolicy
 from grete.coordinator.decide import decide
 from grete.coordinator.events import (
+    ContainerAtWork,
     ContainerCommitted,
     ContainerExited,
     ContainerLoaded,
@@ -20,6 +21,8 @@ from grete.coordinator.events import (
     RaiseFence,
     RecordHistory,
     RequestStop,
+    Retreat,
+    RetreatRefused,
     Run,
     StepDown,
     StepDownRequested,
@@ -27,6 +30,7 @@ from grete.coordinator.events import (
     Tick,
 )
 from grete.coordinator.state import Barriers, ContainerSpec, Phase, State
+from grete.model.ending import ExitCode
 from grete.model.ids import ContainerId
 
 ZERO, ONE = ContainerId("0"), ContainerId("1")
@@ -246,6 +250,70 @@ def test_a_retry_count_of_zero_fails_at_once_and_a_negative_one_never() -> None:
 @pytest.mark.parametrize("exit_code", [2, 7, 8])
 def test_what_cannot_succeed_is_not_tried_again(exit_code: int) -> None:
     assert exited(started(), exit_code)[0].phase is Phase.FAILED
+
+
+def changed(state: State, *, process: str = "p", standby: bool = False) -> State:
+    """The job has changed to another configuration while it ran."""
+    specs = {id_: replace(one, query="other", process=process) for id_, one in state.specs.items()}
+    if standby:
+        specs[ZERO] = replace(specs[ZERO], standby=True)
+    return decide(state, ModelChanged(state.revision + 1, specs, cause="configuration change: x"), 1)[0]
+
+
+def test_a_change_with_which_a_container_never_was_at_work_is_taken_back() -> None:
+    state, actions = exited(changed(started(None, ZERO, ONE)), 2)
+    assert actions == [Retreat(ZERO, "container 0 ended with code 2: why")]
+    assert state.phase is Phase.RUNNING
+    state, before = decide(state, ModelChanged(3, started(None, ZERO, ONE).specs, cause="taken back"), 2)
+    assert [type(action) for action in before] == [Grant, Launch, Run], (
+        "one begins again, one only changes back"
+    )
+    refused, _ = exited(state, 2)
+    assert refused.phase is Phase.RUNNING
+    assert decide(refused, RetreatRefused(ZERO, "none before"), 3)[0].phase is Phase.FAILED
+
+
+def test_who_was_at_work_with_a_change_fails_by_itself() -> None:
+    state = changed(started())
+    state, _ = decide(state, ContainerAtWork(ZERO, 1, 2), 1)
+    assert exited(state, 2)[0].phase is Phase.FAILED
+
+
+def test_it_is_not_the_one_before_that_shows_whether_a_new_process_gets_to_work() -> None:
+    state = changed(started(), process="more memory")
+    state, _ = decide(state, ContainerAtWork(ZERO, 1, 1), 1)
+    state, actions = exited(state, 5)
+    assert actions == [Launch(ZERO, 2)]
+    assert [type(action) for action in exited(state, 2)[1]] == [Retreat]
+
+
+def test_a_process_that_crashes_with_a_change_is_tried_as_often_as_any() -> None:
+    state = changed(started(RetryPolicy(count=1)))
+    state = failed(state)
+    assert state.containers[ZERO].running
+    assert [type(action) for action in exited(state, 1, now_s=100)[1]] == [Retreat]
+
+
+@pytest.mark.parametrize("code", [ExitCode.POISON, ExitCode.OFFSETS_GONE])
+def test_what_a_container_has_read_is_no_fault_of_a_change(code: int) -> None:
+    state = failed(changed(started(RetryPolicy(count=0))), code=code, place="in 0 7")
+    assert state.phase is Phase.FAILED
+
+
+def test_a_change_that_waits_is_followed_instead_of_going_back() -> None:
+    state = changed(started(None, ZERO, ONE))
+    specs = {ZERO: ContainerSpec("other tasks", "q", "p"), ONE: ContainerSpec("others", "q", "p")}
+    state, _ = decide(state, ModelChanged(3, specs, cause="configuration change: y"), 2)
+    state, actions = exited(state, 2)
+    assert actions == []
+    state, granted = decide(state, ContainerPaused(ONE, 2, 3), 2)
+    assert [action.container for action in granted if isinstance(action, Launch)] == [ZERO]
+
+
+def test_a_standby_container_takes_no_change_back() -> None:
+    state, actions = exited(changed(started(None, ZERO, ONE), standby=True), 2)
+    assert (state.phase, actions) == (Phase.RUNNING, [])
+    assert state.containers[ZERO].given_up
 
 
 def test_failing_kills_the_other_containers() -> None:

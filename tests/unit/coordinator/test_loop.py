@@ -121,6 +121,9 @@ class Job:
     def fit(self, containers: Sequence[ContainerId]) -> None:
         pass
 
+    def retreat(self, container: ContainerId, reason: str) -> None:
+        pass
+
     def poll(self, state: State) -> Iterable[ModelChanged]:
         return ()
 

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,9 @@ from grete.config.settings import Settings
 from grete.config.settings.coordinator import RetryPolicy
 from grete.coordinator.attempt import AttemptWriter, Surroundings
 from grete.coordinator.coordinated import CoordinatedJob
-from grete.coordinator.events import ContainerRequested, Event, ModelChanged, StopRequested
+from grete.coordinator.events import ContainerRequested, Event, ModelChanged, RetreatRefused, StopRequested
 from grete.coordinator.plan import Planner
-from grete.coordinator.state import ContainerSpec, State
+from grete.coordinator.state import ContainerSpec, ContainerState, State
 from grete.coordinator.view import View
 from grete.errors import ConfigError, StreamUnreachable
 from grete.keyed_log.memory import MemoryKeyedLog
@@ -87,6 +88,7 @@ class Watched:
     ) -> None:
         """`asked` was asked for between the election, under epoch 2, and here."""
         self.clock = ManualClock()
+        self.posted: list[Event] = []
         self.stream = CoordinatorStream(MemoryKeyedLog(self.clock), self.clock, source="test")
         self.stream.write_config(config, run_id="run", reason="")
         attempt = AttemptWriter(self.stream, "run", 2, {})
@@ -102,7 +104,7 @@ class Watched:
             planner,
             self.view,
             attempt,
-            Surroundings(home, {}, lambda event: None, lambda monitors: None),
+            Surroundings(home, {}, self.posted.append, lambda monitors: None),
             self.clock,
         )
         self._job.begin(planner.plan(Settings.of(config)))
@@ -118,6 +120,10 @@ class Watched:
         self._job.fit(containers)
         self.clock.advance(60)
         self._job.fit(containers)
+
+    def retreat(self) -> None:
+        """A container does not get to work."""
+        self._job.retreat(ZERO, "container 0 ended")
 
     def look(self) -> None:
         """Monitors look at everything."""
@@ -478,3 +484,59 @@ def test_processors_that_come_back_while_their_loss_cannot_be_followed_get_tasks
         job.changed_models()
         assert sorted(job.model.containers) == ["0", "1"]
         assert job.stream.config()["job.container.ids"] == "0,1"
+
+
+def batch_size(job: Watched) -> str | None:
+    return job.stream.config().get("task.max.records.per.batch")
+
+
+def test_a_change_is_taken_back_to_what_was_in_force_and_seen_at_work(job: Watched) -> None:
+    configure(job)
+    assert len(job.changed_models()) == 1
+    job.stream.change_config({"task.max.records.per.batch": "8"}, run_id="run")
+    trying = replace(IN_FORCE, containers={ZERO: ContainerState(untried=True)})
+    assert [event for event in job.events(trying) if isinstance(event, ModelChanged)]
+    job.retreat()
+    assert batch_size(job) is None, "nobody was at work with 7"
+    [again] = job.changed_models()
+    assert again.cause == "configuration change: task.max.records.per.batch"
+    assert job.view.problem == "the configuration before is in force again: container 0 ended"
+    assert [row.event for row in History(job.stream).rows()].count("config-refused") == 1
+    configure(job)
+    assert len(job.changed_models()) == 1
+    assert job.view.problem == ""
+
+
+def test_a_change_that_came_meanwhile_is_not_lost_by_going_back(job: Watched) -> None:
+    configure(job)
+    assert len(job.changed_models()) == 1
+    job.stream.change_config({"task.max.records.per.batch": "8"}, run_id="run")
+    job.retreat()
+    assert batch_size(job) == "8"
+    assert len(job.changed_models()) == 1
+
+
+@pytest.mark.parametrize("was_changed", [False, True])
+def test_there_is_a_way_back_once(job: Watched, was_changed: bool) -> None:
+    if was_changed:
+        configure(job)
+        job.changed_models()
+        job.retreat()
+        job.events(replace(IN_FORCE, containers={ZERO: ContainerState(untried=True)}))
+        assert job.posted == []
+    job.retreat()
+    [refused] = job.posted
+    assert isinstance(refused, RetreatRefused)
+    assert "none has run since this coordinator leads" in refused.reason
+
+
+def test_brokers_that_are_away_do_not_hinder_the_way_back(job: Watched) -> None:
+    configure(job)
+    job.changed_models()
+    job.brokers.are_away = True
+    job.retreat()
+    assert (batch_size(job), job.posted) == (None, [])
+    assert job.changed_models() == []
+    job.brokers.are_away = False
+    job.clock.advance(10)
+    assert len(job.changed_models()) == 1
