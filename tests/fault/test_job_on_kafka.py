@@ -52,6 +52,7 @@ def test_a_broker_that_is_killed_in_the_middle_and_comes_back_costs_no_record(
         job.assert_each_counted_once()
 
 
+@pytest.mark.timeout(240 + AWAY_S)
 def test_brokers_that_are_away_for_longer_than_any_timeout_cost_no_record_and_are_soon_used_again(
     cluster: KafkaCluster,
     tmp_path: Path,

@@ -19,7 +19,6 @@ NIGHTLY = os.environ.get("GRETE_NIGHTLY") == "1"
 OF_COORDINATORS = (
     "submit.elected",
     "coordinator.bootstrapped",
-    "model.mapping-written",
     "coordinator.metadata-written",
 )
 OF_STORES = ("store.created", "store.applied")
