@@ -57,6 +57,7 @@ def make(kubernetes: KubeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     MANAGER.kill(prepared())
 
 
+@pytest.mark.every_run
 def test_the_api_server_takes_the_manifests_strictly_and_makes_nothing(
     make: Make, kubernetes: KubeApiServer, tmp_path: Path
 ) -> None:

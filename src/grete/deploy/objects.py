@@ -37,8 +37,9 @@ class Metadata(Struct, frozen=True, rename="camel"):
 
     name: str
     uid: str
-    resource_version: str
     creation_timestamp: datetime
+    resource_version: str = ""
+    """Empty of what was only tried."""
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     owner_references: list[OwnerReference] = []

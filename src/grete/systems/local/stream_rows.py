@@ -54,7 +54,7 @@ def stream_in(connection: apsw.Connection, name: str) -> StreamInfo:
         known = [row[0] for row in connection.execute("SELECT name FROM streams")]
         raise StreamNotFound(
             f"there is no stream {name!r} in {Path(connection.filename).parent}{did_you_mean(name, known)}; create "
-            "it with: grete stream create"
+            f"it with: grete stream create SYSTEM.{name}, SYSTEM as the configuration calls it"
         )
     return StreamInfo(row[0], row[1], row[2], row[3], bool(row[4]))
 
