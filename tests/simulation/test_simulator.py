@@ -55,6 +55,15 @@ def test_every_promise_is_kept_in_every_seed(block: int) -> None:
     assert report.outputs > report.seeds * 10, "jobs in which nothing happens keep every promise"
 
 
+@pytest.mark.parametrize("among", [(), ("container-count", "kill-container")])
+def test_a_configuration_that_does_not_fit_is_taken_back_and_nothing_is_lost(among: tuple[str, ...]) -> None:
+    outcomes = [simulate(seed, ("unfit-config", *among)) for seed in range(SEEDS // 10)]
+    found = [f"seed {outcome.seed}: {outcome.violation}" for outcome in outcomes if outcome.violation]
+    assert not found, "\n".join(found)
+    said = [line for outcome in outcomes for line in outcome.trace]
+    assert sum("goes back to the configuration before" in line for line in said) > len(outcomes) / 8
+
+
 def test_no_task_has_two_writers_when_others_say_that_its_container_has_paused() -> None:
     report = simulate_many(range(SEEDS // 10), emphasis=("forged-pause", "container-count"))
     found = [f"seed {outcome.seed}: {outcome.violation}" for outcome in report.violations]

@@ -95,7 +95,7 @@ class CoordinatedJob:
         self._again_at_s = float("-inf")
         self._compaction = StreamCompaction(stream)
         self._good: Settings | None = None
-        """With which all containers were at work, before those in force."""
+        """With which all containers were last at work."""
         self._retreat: tuple[Mapping[str, str], str] = ({}, "")
         """A configuration that was taken up again, and why."""
         self._startpoints = -1  # adopted containers may not know of any
@@ -280,10 +280,10 @@ class CoordinatedJob:
         if self._stream.config() != self._settings.raw:
             self._has_to_follow = True
             return
-        good, self._good = self._good, None
+        good = self._good
         try:
-            if good is None:
-                raise JobError("none has run since this coordinator leads")
+            if good is None or good.raw == self._settings.raw:
+                raise JobError("no other has run since this coordinator leads")
             self._planner.plan(good)
         except (ConfigError, StreamError, JobError, UnsafeStorage, OSError) as error:
             if good is None or not (isinstance(error, GreteError) and error.may_pass):

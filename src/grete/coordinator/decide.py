@@ -172,7 +172,7 @@ def _failed(state: State, before: ContainerState, event: ContainerExited, now_s:
         return _settle(fields(state, id_, restart_at_s=now_s + pause_s), now_s)
     message = f"container {id_} ended with code {event.exit_code}: {event.reason}".strip()
     if before.untried and event.exit_code not in _OF_RECORDS and not _is_standby(state, id_):
-        state = fields(state, id_, untried=False, failures=Failures())
+        state = fields(state, id_, failures=Failures())
         return (state, (Retreat(id_, message),)) if state.pending is None else _settle(state, now_s)
     state = fields(state, id_, given_up=True)
     if _is_standby(state, id_) or (not state.retry.fail_job and event.exit_code != ExitCode.CONFIG):

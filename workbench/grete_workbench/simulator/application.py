@@ -8,6 +8,8 @@ from grete.api import StreamTask
 
 STORE = "counts"
 OUTPUT = "out"
+UNFIT = "test.unfit"
+"""The key of a configuration that names a container which does not get to work with it."""
 
 
 class CountTask(StreamTask):

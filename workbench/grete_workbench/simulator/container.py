@@ -20,13 +20,14 @@ from grete.container.control import Ended as QueryEnded
 from grete.container.lifecycle import ContainerLifecycle, Fetch, Locate, Step, WaitAt, WaitForAnswer, Work
 from grete.container.process_state import ProcessState
 from grete.environment import COORDINATOR_URL
-from grete.errors import CoordinatorUnavailable, Fenced, GreteError
+from grete.errors import ConfigError, CoordinatorUnavailable, Fenced, GreteError
 from grete.launch.base import ContainerStart
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.job_state import read_state
 from grete.metadata.locality import LocalityManager
 from grete.model.ending import ExitCode
 from grete.wire.container_protocol import Command, Directive, Heartbeat, decode, document
+from grete_workbench.simulator.application import UNFIT
 from grete_workbench.simulator.conduct import incarnation_of
 from grete_workbench.simulator.query import QueryRun
 from grete_workbench.simulator.scheduler import Call, Ended, Process, Script, Server, Sleep
@@ -129,7 +130,13 @@ class ContainerProgram:
         raise CoordinatorUnavailable("no coordinator answers")
 
     def _process(self, assignment: Assignment) -> Any:
-        """Run an epoch until it is interrupted or drained."""
+        """Run an epoch until it is interrupted or drained.
+
+        Raises:
+            ConfigError: it is told that this cannot be.
+        """
+        if assignment.settings.raw.get(UNFIT) == self.id:
+            raise ConfigError(f"{UNFIT}: container {self.id} does not get to work")
         self._report(state="running")
         self.query = QueryRun(self, assignment)
         try:

@@ -42,7 +42,7 @@ from grete.metadata.launches import LaunchRecord, read_launches
 from grete.model.fence import job_scope
 from grete.model.ids import ContainerId
 from grete.wire.container_protocol import Command, Directive, Heartbeat, decode, document
-from grete_workbench.simulator.conduct import JOB, Conduct
+from grete_workbench.simulator.conduct import JOB
 from grete_workbench.simulator.launcher import SimulatedLauncher
 from grete_workbench.simulator.ledger import Violation
 from grete_workbench.simulator.processor_launcher import SimulatedProcessors
@@ -60,14 +60,17 @@ _MONITORS_S = 6.0
 
 
 class WatchedPlanner(Planner):
-    """Each plan is checked before it is made the job's."""
+    """Each plan is checked before it is made the job's; one of another configuration may be taken up again."""
 
-    conduct: Conduct
+    program: CoordinatorProgram
 
     def plan(self, settings: Settings) -> JobPlan:
         """See Planner."""
+        world = self.program.world
+        if world.watch.may_go_back(self.program.process.name, settings.raw):
+            world.note(f"{self.program.process.name} goes back to the configuration before")
         plan = super().plan(settings)
-        self.conduct.check_model(plan)
+        world.conduct.check_model(plan)
         return plan
 
 
@@ -195,7 +198,7 @@ class CoordinatorProgram(Server):
 
     def _coordinate(self, asked: RequestedRun, stream: CoordinatorStream, renewal: Renewal) -> Script:
         planner = WatchedPlanner(JOB, self.home, stream, self._clock, ExitStack())
-        planner.conduct = self.world.conduct
+        planner.program = self
         planner.systems["local"] = self.system
         self._coordinator = Coordinator(
             JOB,

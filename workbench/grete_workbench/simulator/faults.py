@@ -57,9 +57,11 @@ MEMBER_KINDS = (
 """At the stream processors of a job, in worlds that have them."""
 LASTING_KINDS = ("skewed-clocks", "kills-lost", "two-hosts")
 """These are there for as long as there are faults."""
-HOSTILE_KINDS = ("forged-pause", "killed-at-a-late-report")
+UNFIT_CONFIG = "unfit-config"
+HOSTILE_KINDS = ("forged-pause", "killed-at-a-late-report", UNFIT_CONFIG)
 """Faults that come just when they hurt: a forged report in a container's name, whose machine stands still; the end of
-an attempt at a share just when a report of the attempt before it arrives. Only in seeds that enable them, of which
+an attempt at a share just when a report of the attempt before it arrives; a configuration with which a container does
+not get to work. Only in seeds that enable them, of which
 most have no other faults than they ask for. A late report alone was found to be taken in 2 of 1,600 seeds.
 """
 _ALONE = 0.7

@@ -25,7 +25,7 @@ from grete.metadata.startpoints import (
 from grete.model.fence import job_scope
 from grete.model.ids import ContainerId
 from grete.model.startpoint import Startpoint, StartpointKind, StateChoice, StateRequest
-from grete_workbench.simulator.application import STORE
+from grete_workbench.simulator.application import STORE, UNFIT
 from grete_workbench.simulator.conduct import JOB
 from grete_workbench.simulator.ledger import INPUT, input_ssp
 from grete_workbench.simulator.scheduler import Killed, Script, Sleep
@@ -74,6 +74,10 @@ class Operator:
         keys = self._world.chance.choice(CHANGES)
         value = str(self._world.chance.randrange(1_000, 9_000))
         self._set(dict.fromkeys(keys, value))
+
+    def _unfit_config(self) -> None:
+        """Nobody can know before the container does, nor that it is no number of a container."""
+        self._set({UNFIT: str(self._world.chance.randrange(self._world.containers_at_most))})
 
     def _container_count(self) -> None:
         """Other containers; quite often because one of them hangs."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from grete.config.choices import LauncherChoice
 from grete.config.key_tables.coordinator import DEBOUNCE
 from grete.config.key_tables.job import LAUNCHER
-from grete_workbench.simulator.faults import OPERATOR_KINDS
+from grete_workbench.simulator.faults import OPERATOR_KINDS, UNFIT_CONFIG
 from grete_workbench.simulator.processor import ProcessorProgram
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ class Processors:
     def operator_kinds(self) -> tuple[str, ...]:
         """What an operator does to such a job."""
         if not self.exist:
-            return OPERATOR_KINDS
-        return tuple(kind for kind in OPERATOR_KINDS if kind not in _NOT_OF_PROCESSORS)
+            return (*OPERATOR_KINDS, UNFIT_CONFIG)
+        return (*(kind for kind in OPERATOR_KINDS if kind not in _NOT_OF_PROCESSORS), UNFIT_CONFIG)
 
     def config(self) -> dict[str, str]:
         """The part of the configuration that makes the job one of processors."""

@@ -79,6 +79,13 @@ class StreamWatch:
             finally:
                 self._asked.remove(delta)
 
+    def may_go_back(self, who: str, config: Mapping[str, str]) -> bool:
+        """A coordinator looks whether this configuration can be run: that in the stream, or one that was, which it
+        may write then. Returns whether it is another one.
+        """
+        self.wishes[who] = {key: config.get(key) for key in _differing(self._in_force, config)}
+        return bool(self.wishes[who])
+
     def acknowledged(self, row: int) -> None:
         """The tool has the confirmation that its row is durable."""
         self.check()
