@@ -90,7 +90,7 @@ class ShareLoop:
         self._gathered = _Gathered()
         self._passed = PassedOffsets(clock)
         self._confirmed_at_s = -math.inf
-        self._commit_began_s = clock.monotonic_s() if self._limits.commit_s == math.inf else -math.inf
+        self._next_commit_s = self._limits.next_commit_s(-math.inf, -math.inf)
         is_the_end = not workers.spec.settings.task.ends  # inputs go on behind such ends
         self._due = DueCalls(workers, clock, self._limits.window_ms, calls_ends=is_the_end)
         self._traces = BatchTraces.of(workers.spec.settings.traces, clock)
@@ -253,7 +253,7 @@ class ShareLoop:
         if self._traces is not None:
             self._traces.begin(self._batch)
         now_s = self._clock.monotonic_s()
-        began_s, due_s = now_s, max(self._commit_began_s + self._limits.commit_s, now_s)
+        began_s, due_s = now_s, max(self._next_commit_s, now_s)
         wait_s = min(wait_s, self._due.until_s(self._tasks))
         while True:
             wanted = min(self._pace.rows, self._size.records - gathered.records)
@@ -362,9 +362,11 @@ class ShareLoop:
 
     def _commit(self, runs: Mapping[int, TaskRun]) -> Committed:
         made = [run.finish() for _, run in sorted(runs.items())]
-        self._commit_began_s = self._clock.monotonic_s()
+        began_s = self._clock.monotonic_s()
         reports = self._commits.commit(self._batch, made)
-        self._size.note(self._clock.monotonic_s() - self._commit_began_s)
+        ended_s = self._clock.monotonic_s()
+        self._size.note(ended_s - began_s)
+        self._next_commit_s = self._limits.next_commit_s(began_s, ended_s)
         for report in reports:
             self._workers.succeeded(report.task, report.token)
         self._take(reports)
