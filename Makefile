@@ -108,7 +108,8 @@ services: $(STAMP) ## what tests need besides Python and Java; where there is Go
 nightly: lint services ## every test, campaigns in their long form
 	SERVICES="kube_apiserver object_stores otel_collector helm grafana_schema dockerfile_lint kerberos newer_clients debian compose" bash scripts/services.sh
 	bash scripts/site.sh
-	GRETE_NIGHTLY=1 $(HARNESS) --workers 2 -q
+	GRETE_NIGHTLY=1 $(HARNESS) --workers 2 -q -m "not alone"
+	GRETE_NIGHTLY=1 $(HARNESS) --workers 1 -q -m alone
 	$(MAKE) --no-print-directory clock
 
 weekly: nightly test-loaded spark-versions versions ## what nightly does, tests on a busy machine, other versions of Python and Spark

@@ -50,12 +50,13 @@ class FailOver:
     def test_ten_killed_processors_that_lead_are_succeeded(self, address: str | None, tmp_path: Path) -> None:
         self.check_processors(10, address, tmp_path)
 
+    @pytest.mark.alone
     @pytest.mark.nightly
     @pytest.mark.timeout(1200)
     def test_beside_busy_processes_a_leader_that_lives_is_not_succeeded(
         self, address: str | None, tmp_path: Path
     ) -> None:
-        self.check_calm(600, address, tmp_path)
+        self.check_calm(120, address, tmp_path)
 
     def check_calm(self, seconds: int, address: str | None, folder: Path) -> None:
         outcome = self.run(["--calm-s", str(seconds), "--burn"], address, folder, seconds + 120)
