@@ -280,16 +280,17 @@ class CoordinatedJob:
         if self._stream.config() != self._settings.raw:
             self._has_to_follow = True
             return
-        good = self._good
+        good, why = self._good or self._settings, ""
+        if good.raw == self._settings.raw:
+            why = "no other has run since this coordinator leads"
         try:
-            if good is None or good.raw == self._settings.raw:
-                raise JobError("no other has run since this coordinator leads")
             self._planner.plan(good)
         except (ConfigError, StreamError, JobError, UnsafeStorage, OSError) as error:
-            if good is None or not (isinstance(error, GreteError) and error.may_pass):
-                refused = f"{reason}; the configuration before is not taken up again: {error}"
-                self._surroundings.post(RetreatRefused(container, refused))
-                return
+            why = why if isinstance(error, GreteError) and error.may_pass else str(error)
+        if why:
+            refused = f"{reason}; the configuration before is not taken up again: {why}"
+            self._surroundings.post(RetreatRefused(container, refused))
+            return
         problem = f"the configuration before is in force again: {reason}"
         self._retreat = (good.raw, problem)
         self._stream.write_config(good.raw, run_id=self._stream.run_id() or "", reason=problem)

@@ -162,6 +162,7 @@ def _bring_up(state: State, id_: ContainerId, pending: PendingModel, now_s: floa
     """Make one container run its spec, doing as little as possible."""
     spec, container = pending.specs[id_], state.containers.get(id_)
     is_untried = pending.cause != "" and (container is None or container.spec != spec)
+    is_untried |= container is not None and container.untried
     if container is None or not container.running:
         if container is not None and (container.held or (container.done and container.spec == spec)):
             return state, ()

@@ -279,6 +279,14 @@ def test_who_was_at_work_with_a_change_fails_by_itself() -> None:
     assert exited(state, 2)[0].phase is Phase.FAILED
 
 
+def test_a_change_that_needs_nothing_of_a_container_is_no_proof_of_the_one_before() -> None:
+    state = changed(started(None, ZERO, ONE))
+    moved = {**state.specs, ONE: replace(state.specs[ONE], tasks="more")}
+    state, _ = decide(state, ModelChanged(3, moved, cause="configuration change: z"), 2)
+    state, _ = decide(state, ContainerPaused(ONE, 2, 3), 2)
+    assert [type(action) for action in exited(state, 2)[1]] == [Retreat]
+
+
 def test_it_is_not_the_one_before_that_shows_whether_a_new_process_gets_to_work() -> None:
     state = changed(started(), process="more memory")
     state, _ = decide(state, ContainerAtWork(ZERO, 1, 1), 1)
