@@ -42,6 +42,7 @@ from grete.config.settings import Settings
 from grete.systems.local.system import LocalSystem
 from grete.testing.kafka_broker import KafkaCluster
 from grete_workbench.azurite import Azurite
+from grete_workbench.hdfs import HdfsCluster
 from grete_workbench.kube_apiserver import KubeApiServer
 from grete_workbench.spark_cluster import Hidden, SparkCluster
 from grete_workbench.yarn import YarnCluster
@@ -119,6 +120,15 @@ def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
     """Azure Storage for the whole run; the tests of one worker alone move its clock."""
     with shared("azurite", Azurite, lambda: tmp_path_factory.mktemp("azurite")) as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsCluster]:
+    """A NameNode and a DataNode for a file of tests, which may kill them."""
+    cluster = HdfsCluster(tmp_path_factory.mktemp("hdfs"))
+    cluster.start()
+    yield cluster
+    cluster.stop()
 
 
 @pytest.fixture

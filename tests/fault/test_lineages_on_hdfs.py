@@ -66,14 +66,6 @@ class Counting(grete.DataFramePipeline):
 """
 
 
-@pytest.fixture(scope="module")
-def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsCluster]:
-    cluster = HdfsCluster(tmp_path_factory.mktemp("hdfs"))
-    cluster.start()
-    yield cluster
-    cluster.stop()
-
-
 @pytest.fixture
 def job(
     kafka: KafkaCluster, isolated_cluster: SparkCluster, hdfs: HdfsCluster, tmp_path: Path

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from tests.fault.test_lineages_on_hdfs import files_of, grete
-from tests.fault.test_lineages_on_hdfs import hdfs as hdfs
 from tests.kafka.test_migrate_spark import PROPERTIES, values_in
 from tests.kafka.test_migrate_spark_state import APPLICATION as STATEFUL
 from tests.kafka.test_migrate_spark_state import Stateful

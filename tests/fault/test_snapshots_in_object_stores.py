@@ -389,14 +389,6 @@ def _takes_files(bucket: Bucket) -> bool:
     return True
 
 
-@pytest.fixture(scope="module")
-def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsCluster]:
-    cluster = HdfsCluster(tmp_path_factory.mktemp("hdfs"))
-    cluster.start()
-    yield cluster
-    cluster.stop()
-
-
 @pytest.mark.nightly
 class TestHdfs(SnapshotsInAnObjectStore):
     """A NameNode, beside one that is not there."""

@@ -5,18 +5,19 @@ Both keep their buckets in a folder, so that a test can look at objects, and har
 
 from __future__ import annotations
 
-import http.client
-import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from grete.http_answers import HTTPError, connections, whole_answer
 from grete.testing.server_cluster import ServerCluster, ServerFailed, ServerNode, jars_directory
 
 PROGRAM = jars_directory("GRETE_OBJECT_STORES", "object-stores-1") / "object-stores"
 KEY = {"AWS_ACCESS_KEY_ID": "grete", "AWS_SECRET_ACCESS_KEY": "only-of-the-tests"}
 """With which the S3 gateway wants requests to be signed."""
+_CALL_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +54,9 @@ class ObjectStore(ServerCluster[ObjectStoreNode]):
         """A new one; returns its folder."""
         [node] = self.nodes
         if self._settings["speaks"] == "gs":
-            connection = http.client.HTTPConnection("127.0.0.1", node.port, timeout=10)
-            body = json.dumps({"name": bucket})
-            connection.request(
-                "POST", "/storage/v1/b?project=grete", body, {"Content-Type": "application/json"}
-            )
-            assert connection.getresponse().status == 200, "a bucket is made"
-            connection.close()
+            url = f"http://{self.bootstrap}/storage/v1/b?project=grete"
+            made = whole_answer(connections(), "POST", url, _CALL_S, document={"name": bucket})
+            assert made.status == 200, "a bucket is made"
         else:
             (node.buckets / bucket).mkdir()
         return node.buckets / bucket
@@ -86,12 +83,8 @@ class ObjectStore(ServerCluster[ObjectStoreNode]):
         ]
 
     def _is_ready(self, node: ObjectStoreNode) -> bool:
-        connection = http.client.HTTPConnection("127.0.0.1", node.port, timeout=1)
-        try:
-            connection.request("GET", "/health")
-            connection.getresponse()  # whatever it is: Google's has no such page
-        except OSError:
-            return False
-        finally:
-            connection.close()
-        return True
+        with suppress(HTTPError):
+            # whatever it is: Google's has no such page
+            whole_answer(connections(), "GET", f"http://127.0.0.1:{node.port}/health", _CALL_S)
+            return True
+        return False

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 from grete.clock import Clock
 from grete.config.derived import canonical_keys
@@ -55,6 +56,11 @@ _log = logging.getLogger("grete.coordinator")
 _MOST_KEYS = 5
 _AGAIN_AFTER_S = 5.0
 """At least, between attempts to follow what a store that does not answer keeps from being followed."""
+
+
+_REFUSALS = (ConfigError, StreamError, JobError, UnsafeStorage, OSError)
+"""Why a configuration is not followed. Any other LogError ends this coordinator: what it wrote is in doubt; the next
+one reads it again."""
 
 
 class CoordinatedJob:
@@ -251,9 +257,8 @@ class CoordinatedJob:
         try:
             validate(settings.raw)
             plan = self._planner.plan(settings)
-        except (ConfigError, StreamError, JobError, UnsafeStorage, OSError) as error:
-            # any other LogError ends this coordinator: what it wrote is in doubt; the next one reads it again
-            if isinstance(error, GreteError) and error.may_pass:
+        except _REFUSALS as error:
+            if _may_pass(error):
                 self._has_to_follow = True
                 self._postpone(
                     "the configuration in the coordinator stream is not followed yet", error, began_s
@@ -280,20 +285,24 @@ class CoordinatedJob:
         if self._stream.config() != self._settings.raw:
             self._has_to_follow = True
             return
-        good, why = self._good or self._settings, ""
-        if good.raw == self._settings.raw:
-            why = "no other has run since this coordinator leads"
-        try:
-            self._planner.plan(good)
-        except (ConfigError, StreamError, JobError, UnsafeStorage, OSError) as error:
-            why = why if isinstance(error, GreteError) and error.may_pass else str(error)
-        if why:
+        good = self._good or self._settings
+        if why := self._why_not_back_to(good):
             refused = f"{reason}; the configuration before is not taken up again: {why}"
             self._surroundings.post(RetreatRefused(container, refused))
             return
         problem = f"the configuration before is in force again: {reason}"
         self._retreat = (good.raw, problem)
         self._stream.write_config(good.raw, run_id=self._stream.run_id() or "", reason=problem)
+
+    def _why_not_back_to(self, good: Settings) -> str:
+        """Empty where there is a way, also while a store that does not answer lets nobody know."""
+        if good.raw == self._settings.raw:
+            return "no other has run since this coordinator leads"
+        try:
+            self._planner.plan(good)
+        except _REFUSALS as error:
+            return "" if _may_pass(error) else str(error)
+        return ""
 
     def _may_try(self) -> bool:
         return self._clock.monotonic_s() >= self._again_at_s
@@ -304,6 +313,10 @@ class CoordinatedJob:
         self._again_at_s = now_s + max(_AGAIN_AFTER_S, now_s - began_s)
         if not self._view.problem.startswith(what):  # each attempt may fail in other words
             self._report.show(f"{what}, and is tried again: {error}", is_refused=False)
+
+
+def _may_pass(error: Exception) -> TypeGuard[GreteError]:
+    return isinstance(error, GreteError) and error.may_pass
 
 
 def _changed_keys(old: Mapping[str, str], new: Mapping[str, str]) -> str:

@@ -130,6 +130,9 @@ class HdfsFolder:
         """See SnapshotPlace."""
         return HdfsFolder(self._system, "/".join((self._path, *names)))
 
+    def _at(self, name: str) -> str:
+        return f"{self._path}/{name}"
+
     def files(self) -> dict[str, float]:
         """See SnapshotPlace."""
         try:
@@ -141,23 +144,25 @@ class HdfsFolder:
 
     def read(self, name: str) -> bytes:
         """See SnapshotPlace."""
-        return self._system.at_data_node("GET", f"{self._path}/{name}", "OPEN", None)
+        return self._system.at_data_node("GET", self._at(name), "OPEN", None)
 
     def write(self, name: str, content: bytes) -> None:
         """See SnapshotPlace. What is half written has another name, since readers would see it."""
-        half = f"{self._path}/.{name}.{secrets.token_hex(4)}"
+        half = f".{name}.{secrets.token_hex(4)}"
         try:
-            self._system.at_data_node("PUT", half, "CREATE", content, permission="600", overwrite="true")
-            told = {"destination": f"{self._path}/{name}", "renameoptions": "OVERWRITE"}
-            self._system.ask("PUT", half, "RENAME", **told)
+            self._system.at_data_node(
+                "PUT", self._at(half), "CREATE", content, permission="600", overwrite="true"
+            )
+            told = {"destination": self._at(name), "renameoptions": "OVERWRITE"}
+            self._system.ask("PUT", self._at(half), "RENAME", **told)
         except OSError:
             with suppress(OSError):
-                self._system.ask("DELETE", half, "DELETE")
+                self.remove(half)
             raise
 
     def remove(self, name: str) -> None:
         """See SnapshotPlace."""
-        self._system.ask("DELETE", f"{self._path}/{name}", "DELETE")
+        self._system.ask("DELETE", self._at(name), "DELETE")
 
     def remove_all(self) -> None:
         """See SnapshotPlace."""
