@@ -1,6 +1,7 @@
 """How long stream processors take to divide the tasks anew when one joins, leaves or is killed; tasks that move.
 
-    python -m benchmarks.rebalance [--tasks 10 100 1000] [--rounds 3] [--backend sqlite] [--json FILE]
+    python -m benchmarks.rebalance [--tasks 10 100 1000] [--rounds 3] [--stores] [--backend sqlite]
+        [--rate 1000] [--json FILE]
 
 Processors are real processes, without Spark: a third one comes, or goes, and it is not the leader. Each task gets a
 record every `feed_s`, and each output says which process made it and when; only committed ones count. By event:
@@ -42,12 +43,19 @@ from grete.systems.records import pack
 from grete_workbench.failover.services import BACK_ENDS, SHORTEST_TTL_S, settings_of
 
 DEBOUNCE_S = 1.0
-_RECORDS_A_SECOND = 1_000
 _FEED_S = 0.1
 _POLL_S = 0.02
 _GIVE_UP_S = 180.0
 _STEADY_S = 2.0
 """Between events, at least, so that no gap belongs to the one before."""
+_STATELESS = {"task.class": "benchmarks.rebalance_task:Saying"}
+_STATEFUL = {
+    "task.class": "benchmarks.rebalance_task:Counting",
+    "stores.counts.factory": "grete.store.sqlite",
+    "stores.counts.changelog": "local.counts-changelog",
+    "stores.counts.key.serde": "string",
+    "stores.counts.msg.serde": "json",
+}
 Owners = Mapping[str, int]
 
 
@@ -86,13 +94,15 @@ def least_moves(before: Owners, living: Sequence[int]) -> int:
 class Shared:
     """The job, its processors, and what their tasks have said."""
 
-    def __init__(self, home: Path, settings: Mapping[str, str], tasks: int, ttl_s: float) -> None:
+    def __init__(
+        self, home: Path, settings: Mapping[str, str], tasks: int, ttl_s: float, *, rate: int
+    ) -> None:
+        """`settings` are those of the back end and of the task; each second has `rate` records at most."""
         self.home, self.tasks = home, tasks
         self.job = JobId(f"rebalance-{uuid.uuid4().hex[:8]}")
-        self.feed_s = max(_FEED_S, tasks / _RECORDS_A_SECOND)
+        self.feed_s = max(_FEED_S, tasks / rate)
         given = {
             "job.name": self.job.name,
-            "task.class": "benchmarks.rebalance_task:Saying",
             "task.inputs": "local.in",
             "task.outputs": "local.said",
             "job.coordinator.system": "local",
@@ -299,12 +309,12 @@ def start(job: Shared) -> float:
 
 
 def measured(
-    settings: Mapping[str, str], home: Path, tasks: int, rounds: int, ttl_s: float
+    settings: Mapping[str, str], home: Path, tasks: int, rounds: int, ttl_s: float, *, rate: int
 ) -> dict[str, Any]:
     """The figures of a job of so many tasks."""
     home.mkdir(parents=True)
     events: dict[str, list[Event]] = {"joins": [], "leaves": [], "is killed": []}
-    with closing(Shared(home, settings, tasks, ttl_s)) as job, job.fed():
+    with closing(Shared(home, settings, tasks, ttl_s, rate=rate)) as job, job.fed():
         start_s = start(job)
         event(job, lambda: joins(job))
         for _ in range(rounds):
@@ -326,6 +336,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--rounds", type=int, default=3, help="two joins, one clean end and one kill each (3)"
     )
+    parser.add_argument("--stores", action="store_true", help="each task counts in a store with a changelog")
+    parser.add_argument("--rate", type=int, default=1_000, help="records a second at most (1,000)")
     parser.add_argument("--backend", choices=BACK_ENDS, default="sqlite")
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args(arguments)
@@ -334,6 +346,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
         "back_end": options.backend,
+        "stores": options.stores,
         "lease_s": ttl_s,
         "debounce_s": DEBOUNCE_S,
         "load_before": round(os.getloadavg()[0], 1),
@@ -345,7 +358,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ):
         for tasks in options.tasks:
             home = Path(name) / f"home-{tasks}"
-            found = measured(settings, home, tasks, options.rounds, ttl_s)
+            given = {**settings, **(_STATEFUL if options.stores else _STATELESS)}
+            found = measured(given, home, tasks, options.rounds, ttl_s, rate=options.rate)
             results["jobs"].append(found)
             print(f"{tasks} tasks: up from nothing in {found['start_s']:.2f} s", flush=True)
             for each in ("joins", "leaves", "is killed"):

@@ -27,3 +27,17 @@ class Saying(grete.StreamTask):
     def process(self, envelope: Any, collector: Any, coordinator: Any) -> None:
         """See StreamTask."""
         collector.send("local.said", list(Output(*self._said_by, time.time())), partition=0)
+
+
+class Counting(Saying):
+    """Counts its records in a store before it says so."""
+
+    def init(self, context: grete.TaskContext) -> None:
+        """See StreamTask."""
+        super().init(context)
+        self._counts = context.store("counts")
+
+    def process(self, envelope: Any, collector: Any, coordinator: Any) -> None:
+        """See StreamTask."""
+        self._counts.put("records", (self._counts.get("records") or 0) + 1)
+        super().process(envelope, collector, coordinator)

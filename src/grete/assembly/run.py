@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import resource
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 
 from grete.assembly.incarnation import Incarnation
+from grete.assembly.open_files import raise_open_files_limit
 from grete.assembly.stop_signals import Requests, StopSignals
 from grete.assembly.submission import RunOptions as RunOptions
 from grete.coordination.base import Leadership
@@ -18,7 +18,6 @@ from grete.errors import Fenced, GreteError, HeldByOther, LeadershipLost, Steppe
 from grete.private_files import tighten_home
 
 _log = logging.getLogger("grete.coordinator")
-_DESCRIPTORS = 65_536
 _PAUSE_S = (0.5, 5.0)
 """Between attempts to come back. The store's own timeouts come on top, and a broker that is back answers at once."""
 
@@ -46,7 +45,7 @@ def run_job(
         Fenced, LeadershipLost: another coordinator has taken over.
         LogUnreachable: the stores did not answer when the job was to be started.
     """
-    _take_descriptors()
+    raise_open_files_limit()
     return coordinate(options, StopSignals() if signals is None else signals, on_view)
 
 
@@ -102,11 +101,3 @@ def _is_succeeded(error: GreteError, options: RunOptions) -> bool:
     if options.stands_by:
         return isinstance(error, Fenced | LeadershipLost | SteppedDown)
     return isinstance(error, LeadershipLost)
-
-
-def _take_descriptors() -> None:
-    """As many as there may be: the usual soft limit of 1,024 is shared by connections, files and pipes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
-    if soft != resource.RLIM_INFINITY and soft < most:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

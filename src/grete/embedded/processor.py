@@ -12,6 +12,7 @@ from enum import StrEnum
 from functools import partial
 from types import TracebackType
 
+from grete.assembly.open_files import raise_open_files_limit
 from grete.assembly.submission import RunOptions, submitted_settings
 from grete.channel.keyed_relay import check_relay
 from grete.clock import SystemClock
@@ -144,6 +145,8 @@ class StreamProcessor:
     def start(self) -> None:
         """Join the job, which is submitted when it does not run; returns once this processor is a member.
 
+        This process may have as many files open afterwards as its hard limit says.
+
         Raises:
             IllegalStateError: it was started before.
             ConfigError: the configuration is wrong; every problem at once, and nothing was written. Or
@@ -160,6 +163,7 @@ class StreamProcessor:
                     f"processor {self.id} is {self._state}: start() is called once; make another StreamProcessor"
                 )
             settings, options = self._options()
+            raise_open_files_limit()
             self._listener.before_start()
             with ExitStack() as opened:
                 self._open(settings, options, opened)

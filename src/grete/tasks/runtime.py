@@ -7,7 +7,6 @@ is valid only when the attempt that left it so is the one that was committed; th
 from __future__ import annotations
 
 import uuid
-from collections import OrderedDict
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -27,12 +26,9 @@ from grete.tasks.isolated.worker import IsolatedApplication, hello
 from grete.tasks.spec import RunnerSpec
 from grete.tasks.task_worker import TaskWorker
 
-_OPEN_TASKS_LIMIT = 256
-"""Tasks kept open per worker; each costs a file handle per store."""
-
 
 class TaskWorkers:
-    """The tasks this Python worker has open, the least recently used closed first."""
+    """The tasks that this process has open, each from its first record until its share ends."""
 
     def __init__(
         self,
@@ -58,8 +54,7 @@ class TaskWorkers:
             spec.settings, spec.default_system, self.system, Path(spec.home), self._clock
         )
         self._facts = StreamFacts(self.outputs)
-        self._open: OrderedDict[int, TaskWorker] = OrderedDict()
-        self._limit = _OPEN_TASKS_LIMIT
+        self._open: dict[int, TaskWorker] = {}
 
     def input_system(self, name: str) -> System:
         """A system that tasks read from; one that is not the job's own is opened when it is first asked for."""
@@ -67,15 +62,12 @@ class TaskWorkers:
 
     def worker(self, index: int) -> TaskWorker:
         """The task's worker, opened when necessary."""
-        worker = self._open.pop(index, None)
+        worker = self._open.get(index)
         if worker is None:
-            while len(self._open) >= self._limit:
-                self._open.popitem(last=False)[1].close()
             made = TaskWorker if not self._is_isolated else partial(IsolatedWorker, self.application)
-            worker = made(
+            worker = self._open[index] = made(
                 self.spec, self.spec.tasks[index], self.system, self._facts, self._clock, self.events
             )
-        self._open[index] = worker
         return worker
 
     @property
@@ -126,10 +118,6 @@ class TaskWorkers:
     def next_timer_ms(self, index: int) -> int | None:
         """When the next timer of an open task is due; None when it has none."""
         return self._open[index].timers.next_ms
-
-    def make_room(self, tasks: int) -> None:
-        """So many tasks are to be open at the same time, since they are committed together."""
-        self._limit = max(_OPEN_TASKS_LIMIT, tasks)
 
     def succeeded(self, index: int, token: str) -> None:
         """The task's memory is the committed state, provided that the attempt of this token is committed."""

@@ -72,7 +72,6 @@ class ShareLoop:
         self._limits = ShareLimits.of(workers.spec, commit_s, records_at_most)
         self._size = CommitSize(self._limits.records, workers.spec.settings.task.transaction_timeout_s)
         self._pace = Pace()
-        workers.make_room(len(self._tasks))
         self._commits = SlotCommits(
             workers.spec,
             workers.system,

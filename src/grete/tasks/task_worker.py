@@ -28,6 +28,7 @@ from grete.tasks.metrics import TaskMetrics
 from grete.tasks.results import StoreChange
 from grete.tasks.spec import RunnerSpec, StoreSpec, TaskProgress, TaskSpec
 from grete.tasks.stores.file import StoreFile
+from grete.tasks.stores.left_open import FilesLeftOpen
 from grete.tasks.stores.paths import store_identity, store_path
 from grete.tasks.stores.restoring import Restoring
 from grete.tasks.stores.snapshot_places import SnapshotPlace, open_place
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from grete.tasks.isolated.worker import HostedTask
 
 _log = logging.getLogger("grete.stores")
+_LEFT_OPEN = FilesLeftOpen(idle_s=30.0)
+"""Of this process: its next assignment has most of the tasks of this one."""
 
 
 class TaskWorker(Undoable):
@@ -96,6 +99,7 @@ class TaskWorker(Undoable):
             restoring=Restoring(what, self._clock.monotonic_s, self.metrics.restored),
             now_ms=self._clock.wall_ms,
             ttl_ms=store.ttl_ms,
+            left_open=_LEFT_OPEN,
         )
         return task_store(file, self._serdes_of_store(store.name), store.ttl_ms, self._clock.wall_ms)
 
@@ -207,11 +211,17 @@ class TaskWorker(Undoable):
         return StoreChange(name, *place, made, write(made), self.stores[name].file)
 
     def close(self) -> None:
-        """Let the instance close and release the files."""
+        """Let the instance close and leave the files to the task's next one here.
+
+        Those of a task without an instance are closed: it has failed, and they are looked at anew.
+        """
         instance, self.instance = self.instance, None
         try:
             if instance is not None:
                 self.events.finish_call(instance.close())
         finally:
             for store in self.stores.values():
-                store.file.close()
+                if instance is None:
+                    store.file.close()
+                else:
+                    store.file.leave()

@@ -15,6 +15,7 @@ from grete.clock import SystemClock
 from grete.config.settings import Settings
 from grete.container.assignment import AssignedTask, Assignment
 from grete.container.epochs import Epoch
+from grete.container.local_shares import LocalShares
 from grete.container.share_server import Began, EndedWell, ShareServer
 from grete.container.start import prepare
 from grete.errors import ContainerGone, ProcessingError
@@ -25,6 +26,7 @@ from grete.tasks.runtime import TaskWorkers
 from grete.tasks.share_loop import ShareLoop
 from grete.tasks.share_task import ShareTask
 from grete.tasks.shares import Committed
+from grete.tasks.stores.file import StoreFile
 from grete.tasks.stores.paths import file_name
 from grete.testing.waiting import eventually
 
@@ -108,6 +110,33 @@ def test_it_works_until_it_is_asked_to_end_and_its_tasks_are_closed(container: C
         events.append(container.server.events.get(timeout=30))
     assert sum(report.records for one in events if isinstance(one, Committed) for report in one.reports) == 2
     assert events[-1] == EndedWell(0, is_drained=False)
+
+
+def test_however_many_tasks_a_process_has_each_is_opened_once(tmp_path: Path) -> None:
+    """A thousand of two shares closed and opened their stores for each record: 20 s for one record of each."""
+    made, tasks = Container(tmp_path, tasks=300, **{"stores.counts.factory": "sqlite"}), 300
+    assert len(made.epoch.slots) > 1
+    with closing(LocalShares(made.epoch, SystemClock(), commit_s=0.0)) as shares:
+        for _ in range(3):
+            made.system.append("in", [Message(None, b"1", 1, partition) for partition in range(tasks)])
+            left = tasks
+            while left:
+                left -= sum(outcome.records for outcome in shares.step())
+        assert sorted(_seen) == sorted(f"init Partition {partition}" for partition in range(tasks))
+
+
+def test_stores_of_tasks_that_stay_are_open_when_the_next_assignment_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, opened = Container(tmp_path, **{"stores.counts.factory": "sqlite"}), []
+    connect = StoreFile._connect
+    monkeypatch.setattr(StoreFile, "_connect", lambda file: opened.append(file.path) or connect(file))
+    for number in range(1, 4):
+        with closing(LocalShares(made.epoch, SystemClock(), commit_s=0.0)) as shares:
+            made.send(b"1")
+            eventually(lambda: shares.step(0.01), "a commit")
+        assert len(made.outputs()) == number
+    assert len(opened) == 1
 
 
 @pytest.mark.parametrize("of", ["tasks", "standby"])

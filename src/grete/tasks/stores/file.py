@@ -47,6 +47,7 @@ from grete.tasks.stores.damage import (
     fault,
     faults_translated,
 )
+from grete.tasks.stores.left_open import FilesLeftOpen, StoreFileKey
 from grete.tasks.stores.restoring import Restoring
 
 T = TypeVar("T")
@@ -70,7 +71,8 @@ _EXPIRED_AT_ONCE = 10_000
 """So many rows are deleted in a fifth of a second, in which the task does nothing else; others wait for its next
 batch."""
 _EXPIRY_LOOK_MS = 1_000
-_PRAGMAS = "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-16384"
+_PRAGMAS = "PRAGMA journal_mode=WAL; PRAGMA cache_size=-16384"
+_UNSYNCED, _SYNCED = "PRAGMA synchronous=OFF", "PRAGMA synchronous=NORMAL"
 _CLOCK = SystemClock()
 _CHUNK = 4096
 _NOTE_TIME_MS = 600_000
@@ -93,10 +95,12 @@ class StoreFile:
         now_ms: Callable[[], int] = _CLOCK.wall_ms,
         busy_timeout_ms: int = _BUSY_TIMEOUT_MS,
         ttl_ms: int | None = None,
+        left_open: FilesLeftOpen | None = None,
     ) -> None:
         """`refill` may put a file of the same changelog in the place of one that is missing or unusable.
 
         `restoring` learns of what is read from the changelog. With `ttl_ms` values are stamped, and older ones go.
+        What `leave` has left in `left_open` is not opened again.
         """
         self._ttl_ms = ttl_ms
         self._expiry_looked_ms = 0
@@ -107,8 +111,16 @@ class StoreFile:
         self._changelog = changelog
         self._refill = refill
         self._busy_timeout_ms = busy_timeout_ms
-        self._connection = self._open()
+        self._left_open = left_open
+        self._connection = self._taken() or self._open()
         self._settled: tuple[int, ReadChanges] = (0, lambda start, end: ())
+
+    @property
+    def _key(self) -> StoreFileKey:
+        return StoreFileKey(self._path, self._changelog, self._ttl_ms is not None)
+
+    def _taken(self) -> apsw.Connection | None:
+        return None if self._left_open is None else self._left_open.take(self._key)
 
     def _open(self) -> apsw.Connection:
         private_directory(self._path.parent)
@@ -130,17 +142,21 @@ class StoreFile:
             return self._connected()
 
     def _connected(self) -> apsw.Connection:
+        is_new = not self._path.exists()
         connection = apsw.Connection(str(self._path))
         tighten_database(self._path)
         try:
             connection.set_busy_timeout(self._busy_timeout_ms)
             # a statement that gives rows stops there: those after it run only when the rows are fetched
+            # half of a file without rows is no loss, and each of four waits for the disk would be one for 1,000 tasks
+            connection.execute(_UNSYNCED if is_new else _SYNCED)
             connection.execute(_PRAGMAS).fetchall()
             connection.execute(_SCHEMA)
             if self._ttl_ms is not None:
                 connection.execute(_EXPIRING_SCHEMA)
             failpoint("store.created")
             connection.execute("INSERT OR IGNORE INTO meta VALUES (0, ?, 0)", (self._changelog,))
+            connection.execute(_SYNCED)
         except apsw.Error:
             connection.close(True)
             raise
@@ -171,6 +187,13 @@ class StoreFile:
     def close(self) -> None:
         """Close the file."""
         self._connection.close(True)
+
+    def leave(self) -> None:
+        """Leave the file open to the next who has the same `left_open`; close it where there is none."""
+        if self._left_open is None:
+            self.close()
+        else:
+            self._left_open.leave(self._key, self._connection)
 
     @contextmanager
     def _transaction(self) -> Iterator[apsw.Connection]:
