@@ -10,24 +10,30 @@ from xml.sax.saxutils import escape
 _WIDTH, _HEIGHT = 640, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 150, 40, 50
 _INK = "#222222"
+_MARKS, _FEW = 8, 30
 _COLOURS = ("#1b6ca8", "#c1532c", "#3a7d44", "#7a4b94")
 
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """`series` by name: (x, y). Both axes are logarithmic, since what is measured spans powers of ten."""
+    """`series` by name: (x, y). Both axes are logarithmic, since what is measured spans powers of ten, or begin at 0.
+
+    Points are marked where they are few.
+    """
 
     title: str
     x: str
     y: str
     series: Mapping[str, Sequence[tuple[float, float]]]
+    begins_at_0: bool = False
 
     def svg(self) -> str:
         """The picture."""
         xs = [x for points in self.series.values() for x, _ in points]
         ys = [y for points in self.series.values() for _, y in points]
-        across = _Axis(min(xs), max(xs), _LEFT, _WIDTH - _RIGHT)
-        up = _Axis(min(ys), max(ys), _HEIGHT - _BOTTOM, _TOP)
+        axis = _AxisFrom0 if self.begins_at_0 else _Axis
+        across = axis(min(xs), max(xs), _LEFT, _WIDTH - _RIGHT)
+        up = axis(min(ys), max(ys), _HEIGHT - _BOTTOM, _TOP)
         parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" '
             f'font-size="12" role="img" aria-label="{escape(self.title)}">',
@@ -63,12 +69,29 @@ class _Axis:
         return [10.0**power for power in range(self._low, self._high + 1)]
 
 
+class _AxisFrom0(_Axis):
+    def __init__(self, least: float, most: float, begin: float, end: float) -> None:
+        power = 10.0 ** math.floor(math.log10(most))
+        self._step = next(
+            step * power for step in (0.1, 0.2, 0.5, 1, 2, 5) if most / (step * power) <= _MARKS
+        )
+        self._steps = math.ceil(most / self._step)
+        self._begin, self._end = begin, end
+
+    def at(self, value: float) -> float:
+        share = value / (self._steps * self._step)
+        return round(self._begin + share * (self._end - self._begin), 1)
+
+    def marks(self) -> list[float]:
+        return [round(number * self._step, 9) for number in range(self._steps + 1)]
+
+
 def _series(name: str, points: Sequence[tuple[float, float]], colour: str) -> list[str]:
     path = " ".join(f"{x},{y}" for x, y in points)
     x, y = points[-1]
     return [
         f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>',
-        *(f'<circle cx="{x}" cy="{y}" r="3" fill="{colour}"/>' for x, y in points),
+        *(f'<circle cx="{x}" cy="{y}" r="3" fill="{colour}"/>' for x, y in points if len(points) <= _FEW),
         _text(x + 8, y + 4, name, fill=colour),
     ]
 

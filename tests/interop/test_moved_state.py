@@ -17,9 +17,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.samza_job import SamzaJob
+from tests.support.topic_records import consumer_of, topic_records
 
 from grete.cli.main import main
 from grete.testing.kafka_broker import KafkaCluster
@@ -105,7 +106,7 @@ class MovedJob:
         self._starts += 1
         directory = self.directory / f"samza-{self._starts}"
         with SamzaJob(self.config | dict(more or {}), directory) as job:
-            with closing(self._consumer(self.output)) as consumer:
+            with closing(consumer_of(self.bootstrap, self.output, PARTITIONS)) as consumer:
                 places: set[tuple[int, int]] = set()
 
                 def processed() -> int:
@@ -186,30 +187,9 @@ class MovedJob:
                 found[partition][key.decode()] = int.from_bytes(value, "big")
         return found
 
-    def _consumer(self, topic: str, partitions: int = PARTITIONS) -> Consumer:
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.bootstrap,
-                "group.id": "check",
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-            }
-        )
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
-        return consumer
-
     def _read(self, topic: str, partitions: int = PARTITIONS) -> Iterable[tuple[int, bytes, bytes | None]]:
-        consumer = self._consumer(topic, partitions)
-        ended = 0
-        while ended < partitions:
-            message = consumer.poll(30)
-            assert message is not None, f"{topic} has no end"
-            if message.error() is not None:
-                ended += 1
-                continue
-            yield message.partition() or 0, message.key() or b"", message.value()
-        consumer.close()
+        for record in topic_records(self.bootstrap, topic, partitions):
+            yield record.partition, record.key or b"", record.value
 
     def has_committed_changelogs(self) -> bool:
         """Whether checkpoints say that the changelogs have a record of each message."""

@@ -25,7 +25,7 @@ def _plan(options: argparse.Namespace) -> int:
     from grete.coordinator.sizing import Sizer
 
     with opened_job(options) as handle:
-        shown, rule = handle.job.shown, rule_of(handle.settings.autosizing, len(handle.active_tasks()))
+        shown, rule = handle.job.shown, rule_of(handle.settings, len(handle.active_tasks()))
         figures = read_figures(handle.state_directory)
     sizer = Sizer(rule)
     found = [(one, sizing) for one in figures if (sizing := sizer.observe(one)) is not None]
@@ -48,7 +48,7 @@ def _plan(options: argparse.Namespace) -> int:
         )
         return 0
     if sizes:
-        print_table(("at", "containers", "wanted", "why"), [tuple(row.values()) for row in sizes])
+        print_table(("at", f"{rule.unit}s", "wanted", "why"), [tuple(row.values()) for row in sizes])
     hours = f"{utc_text(round(figures[0].at_s * 1000))} to {utc_text(round(figures[-1].at_s * 1000))}"
     print(f"{shown}, {hours}: {len(sizes)} changes. In the end: {sizer.standing}")
     return 0

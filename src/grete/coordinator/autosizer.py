@@ -1,12 +1,12 @@
-"""Decides how many containers a running job has, where its configuration leaves that to the coordinator."""
+"""Decides how many containers or executors a job has, where its configuration leaves that to the coordinator."""
 
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from grete.clock import Clock
 from grete.config.settings import Settings
-from grete.config.settings.autosizing import AutosizingSettings
 from grete.coordinator.figure_meter import FigureMeter
 from grete.coordinator.sizing import Sizer, Sizing, SizingRule
 from grete.coordinator.view import View
@@ -14,18 +14,25 @@ from grete.model.job import TaskMode
 
 _log = logging.getLogger("grete.coordinator")
 _EVERY_S = 10.0
+_GRANTED_S = 120.0
+"""A cluster that has not given executors by then has no room for them."""
 
 
-def rule_of(autosizing: AutosizingSettings, tasks: int) -> SizingRule:
-    """The rule of a job with so many tasks: a container more would have none."""
-    most = tasks if autosizing.most is None else min(autosizing.most, tasks)
+def rule_of(settings: Settings, tasks: int) -> SizingRule:
+    """The rule of a job with so many tasks: a container more would have none. Spark divides a pipeline's further."""
+    autosizing = settings.autosizing
+    if settings.job.is_pipeline:
+        least, most, unit = autosizing.least_executors, autosizing.most_executors or 1, "executor"
+    else:
+        least, most, unit = autosizing.least, min(autosizing.most or tasks, tasks), "container"
     return SizingRule(
-        min(autosizing.least, most),
+        min(least, most),
         most,
         autosizing.lag_s,
         autosizing.utilization,
         autosizing.up_after_s,
         autosizing.down_after_s,
+        unit,
     )
 
 
@@ -44,6 +51,8 @@ class Autosizer:
         self._next_s = clock.monotonic_s()
         self._rule: SizingRule | None = None
         self._sizer: Sizer | None = None
+        self._asked: int | None = None
+        self._asked_at_s = 0.0
 
     @property
     def standing(self) -> str:
@@ -61,11 +70,16 @@ class Autosizer:
         self._next_s = now_s + self._every_s
         _, model = self._view.containers.serving()
         tasks = [task for task in model.tasks.values() if task.mode is TaskMode.ACTIVE]
-        rule = rule_of(settings.autosizing, len(tasks))
+        figures, asked = self._meter.measure(of_executors=settings.job.is_pipeline), _asked(settings)
+        if asked != self._asked:
+            self._asked, self._asked_at_s = asked, now_s
+        rule, there = rule_of(settings, len(tasks)), figures.containers or 0
+        is_settled = asked is None or there == asked
+        if settings.job.is_pipeline and 0 < there < (asked or 0) and now_s - self._asked_at_s > _GRANTED_S:
+            rule, is_settled = replace(rule, least=min(rule.least, there), most=there), True
         if self._sizer is None or rule != self._rule:
             self._sizer, self._rule = Sizer(rule), rule
-        figures, asked = self._meter.measure(), settings.job.container_count
-        if figures.containers != asked:
+        if asked is not None and not is_settled:
             self._sizer.wait(asked)
             return None
         before = self._sizer.standing
@@ -73,3 +87,8 @@ class Autosizer:
         if sizing is None and self._sizer.standing != before:
             _log.debug("autosizing %s", self._sizer.standing)
         return sizing
+
+
+def _asked(settings: Settings) -> int | None:
+    """As many as there shall be; None of executors before any decision: whatever Spark has begun with."""
+    return settings.autosizing.executors if settings.job.is_pipeline else settings.job.container_count

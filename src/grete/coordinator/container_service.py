@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 
 from grete.checkpoint.applied_startpoints import read_applied
 from grete.checkpoint.lag import active_tasks
 from grete.checkpoint.names import checkpoint_log_name
+from grete.checkpoint.task_commit import TaskCommit, last_commits
 from grete.clock import Clock
 from grete.config.settings import Settings
 from grete.coordinator.events import ContainerAtWork, ContainerCommitted, ContainerLoaded, ContainerPaused
@@ -16,7 +17,7 @@ from grete.coordinator.loop import CoordinatorLoop
 from grete.coordinator.monitors.containers import ContainerFacts
 from grete.coordinator.progress import ContainerProgress, ReportedProgress
 from grete.errors import CoordinatorUnavailable
-from grete.keyed_log.base import KeyedLog, Record
+from grete.keyed_log.base import KeyedLog
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.history import GIVEN_UP, STOPPED
 from grete.metadata.input_streams import read_input_uids
@@ -117,14 +118,16 @@ class ContainerService:
         return self._startpoints.pending(active_tasks(model), container.tasks)
 
     def _applied_startpoints(self) -> AppliedTimes:
-        applied = read_applied(self.logged_checkpoints())
+        applied = {} if self._checkpoints is None else read_applied(self._checkpoints.read())
         return {task: one.created_ms for task, one in applied.items()}
 
-    def logged_checkpoints(self) -> Iterable[Record]:
-        """The records of the checkpoint log as they are now."""
-        return (
-            () if self.checkpoint_log is None else self.checkpoint_log(checkpoint_log_name(self._job)).read()
-        )
+    def commits(self) -> Mapping[TaskName, TaskCommit]:
+        """The last commit of each task in the checkpoint log as it is now."""
+        return {} if self._checkpoints is None else last_commits(self._checkpoints)
+
+    @property
+    def _checkpoints(self) -> KeyedLog | None:
+        return None if self.checkpoint_log is None else self.checkpoint_log(checkpoint_log_name(self._job))
 
     def heartbeat(self, container_id: str, heartbeat: Heartbeat) -> Directive:
         """See server.app.ServedContainers."""

@@ -14,7 +14,7 @@ from typing import TypeGuard
 
 from grete.clock import Clock
 from grete.config.derived import canonical_keys
-from grete.config.key_tables.autosizing import AUTOSIZING_COUNT
+from grete.config.key_tables.autosizing import AUTOSIZING_COUNT, AUTOSIZING_EXECUTORS
 from grete.config.rules.changes import diff
 from grete.config.rules.validate import validate
 from grete.config.secrets import variables
@@ -211,10 +211,10 @@ class CoordinatedJob:
     def _resize(self, sizing: Sizing) -> None:
         """What was decided becomes a configuration of its own, which is then followed like any."""
         in_force = self._stream.settings().raw
-        decided = canonical_keys({**in_force, AUTOSIZING_COUNT.name: str(sizing.containers)})
+        size = AUTOSIZING_EXECUTORS if self._settings.job.is_pipeline else AUTOSIZING_COUNT
+        decided = canonical_keys({**in_force, size.name: str(sizing.containers)})
         changes = {key: value for key, value in decided.items() if in_force.get(key) != value}
-        before = self._settings.job.container_count
-        reason = f"autosizing, {before} to {sizing.containers} containers: {sizing.why}"
+        reason = f"autosizing, {sizing}"
         self._stream.change_config(changes, run_id=self._stream.run_id() or "", reason=reason)
         _log.info("%s", reason)
 

@@ -19,9 +19,9 @@ class Figures(NamedTuple):
     behind: int | None
     records_per_s: float | None
     commit_s: float | None
-    """Seconds that a commit took, on average."""
+    """Seconds that a commit took, on average; of a pipeline a batch, which is committed whole."""
     containers: int | None = None
-    """Containers that were at work."""
+    """Containers that were at work; of a pipeline on a cluster the executors of its container."""
     worst: int | None = None
     """What of `behind` is one partition's, that with the most."""
 

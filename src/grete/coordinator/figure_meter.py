@@ -23,8 +23,11 @@ class FigureMeter:
         self._clock = clock
         self._before: tuple[float, dict[str, ContainerProgress]] | None = None
 
-    def measure(self) -> Figures:
-        """The figures of now; rates are not known the first time."""
+    def measure(self, *, of_executors: bool = False) -> Figures:
+        """The figures of now; rates are not known the first time.
+
+        With `of_executors` a container counts with its executors alone, and not before it has said how many it has.
+        """
         monitors, now_s = self._view.monitors, self._clock.monotonic_s()
         lag = None if monitors is None else monitors.lag
         now = self._view.containers.progress()
@@ -33,9 +36,9 @@ class FigureMeter:
             rate, commit_s = _between(*self._before, now_s, now)
         self._before = (now_s, now)
         at_work = sum(
-            one.heartbeat.is_at_work and now_s - one.at_s < _FRESH_S
+            (0 if of_executors else 1) if one.executors is None else one.executors
             for id_, one in now.items()
-            if self._has_tasks(id_)
+            if one.heartbeat.is_at_work and now_s - one.at_s < _FRESH_S and self._has_tasks(id_)
         )
         behind, worst = (None, None) if lag is None else (lag.total, max(lag.by_ssp.values(), default=0))
         return Figures(self._clock.wall_ms() / 1000, behind, rate, commit_s, at_work, worst)
@@ -64,7 +67,7 @@ def _between(
             records += said.records - one.samples[0][1]
             continue
         records += said.records - old.heartbeat.records
-        commits += said.commits - old.heartbeat.commits
-        commit_s += said.commit_seconds - old.heartbeat.commit_seconds
+        commits += one.commits.count - old.commits.count
+        commit_s += one.commits.total - old.commits.total
     rate = max(0, records) / (now_s - before_s) if now_s > before_s else None
     return rate, max(0.0, commit_s) / commits if commits > 0 else None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from grete.checkpoint.lag import JobLag, measure_lag, read_offsets
 from grete.checkpoint.names import checkpoint_log_name
-from grete.checkpoint.task_commit import read_commits
+from grete.checkpoint.task_commit import last_commits
 from grete.clock import Clock
 from grete.config.settings import Settings
 from grete.model.ids import JobId, SystemStreamPartition, TaskName
@@ -61,5 +61,5 @@ def job_lag(
             systems[name] = open_system(settings, name, home, clock)
             stack.callback(systems[name].close)
         offsets = read_offsets(streams, systems)
-        commits = read_commits(systems[own].checkpoint_log(checkpoint_log_name(job)).read())
+        commits = last_commits(systems[own].checkpoint_log(checkpoint_log_name(job)))
     return measure_lag(settings, tasks, {task: commit.offsets for task, commit in commits.items()}, offsets)

@@ -11,7 +11,7 @@ from pathlib import Path
 from grete import __version__
 from grete.checkpoint.legacy_changelog import legacy_mapping, note_migration
 from grete.checkpoint.names import checkpoint_log_name
-from grete.checkpoint.task_commit import read_commits
+from grete.checkpoint.task_commit import last_commits
 from grete.clock import Clock
 from grete.config.derived import canonical_keys
 from grete.config.rewriters import with_new_inputs
@@ -124,7 +124,7 @@ class Planner:
         checkpoints = self.commit_system(settings).checkpoint_log(checkpoint_log_name(self._job))
         problems = list(
             replaced_inputs(
-                self._stream, uids, settings, lambda: read_commits(checkpoints.read()), self._clock.wall_ms()
+                self._stream, uids, settings, lambda: last_commits(checkpoints), self._clock.wall_ms()
             )
         )
         if problems:
@@ -147,7 +147,7 @@ class Planner:
                 settings,
                 calculated.model,
                 remembered.active_ssps,
-                lambda: read_commits(checkpoints.read()),
+                lambda: last_commits(checkpoints),
                 self._clock.wall_ms(),
             )
         )

@@ -58,6 +58,24 @@ class ContainerProgress:
         }
 
     @property
+    def _query(self) -> dict[str, MetricValue]:
+        return {} if self.metrics is None else self.metrics.container.get(f"{ENGINE}query", {})
+
+    @property
+    def executors(self) -> int | None:
+        """Those that a pipeline has on a cluster; None of any other container."""
+        found = self._query.get("executors")
+        return found.value if isinstance(found, Level) and isinstance(found.value, int) else None
+
+    @property
+    def commits(self) -> Durations:
+        """How many there were, and how long they took together, in seconds; of a pipeline its batches."""
+        batches = self._query.get("batch-ms")
+        if isinstance(batches, Durations):
+            return Durations(batches.count, batches.total / 1000)
+        return Durations(self.heartbeat.commits, self.heartbeat.commit_seconds)
+
+    @property
     def expectations(self) -> dict[str, dict[str, int]]:
         """What its tasks or its pipeline have checked, and what of it failed, by expectation, since it started."""
         if self.metrics is None:

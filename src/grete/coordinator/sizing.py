@@ -1,4 +1,5 @@
 """How many containers a job needs, from how it does: pure, so that the same figures always give the same sizes.
+Of a pipeline these are executors.
 
 The rule, in the order in which it is asked with each figure:
 
@@ -42,7 +43,10 @@ _HOLDS_S, _HOLDS_AT_MOST_S = 1_800.0, 8 * 3_600.0
 
 @dataclass(frozen=True, slots=True)
 class SizingRule:
-    """`job.autosizing.*`: bounds of the number of containers, targets, and for how long something has to be so."""
+    """`job.autosizing.*`: bounds of the number, targets, and for how long something has to be so.
+
+    `unit` is what is counted.
+    """
 
     least: int
     most: int
@@ -50,14 +54,20 @@ class SizingRule:
     utilization: float
     up_after_s: float
     down_after_s: float
+    unit: str = "container"
 
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """Another number of containers, and why in words with figures."""
+    """Another number of containers or executors than there are, and why in words with figures."""
 
     containers: int
     why: str
+    before: int
+    unit: str = "container"
+
+    def __str__(self) -> str:
+        return f"{self.before} to {self.containers} {self.unit}s: {self.why}"
 
 
 class Sizer:
@@ -87,7 +97,7 @@ class Sizer:
         if (bounds := self._out_of_bounds(now.containers)) is not None:
             return bounds
         if now.at_s - self._since_s < _SETTLES_S:
-            self.standing = f"{now.containers} containers begin"
+            self.standing = f"{now.containers} {self._units} begin"
             return None
         self._seen.append(now)
         longest_s = max(self._rule.up_after_s, self._rule.down_after_s)
@@ -98,7 +108,11 @@ class Sizer:
     def wait(self, asked: int) -> None:
         """So many containers are to run, and others still do: nothing that is measured now counts."""
         self._forget(None)
-        self.standing = f"waits until {asked} containers run"
+        self.standing = f"waits until {asked} {self._units} run"
+
+    @property
+    def _units(self) -> str:
+        return f"{self._rule.unit}s"
 
     def _forget(self, containers: int | None) -> None:
         self._seen.clear()
@@ -109,7 +123,8 @@ class Sizer:
         wanted = min(max(containers, rule.least), max(rule.most, 1))
         if wanted == containers:
             return None
-        return Sizing(wanted, f"the bounds are {rule.least} and {rule.most} containers")
+        why = f"the bounds are {rule.least} and {rule.most} {self._units}"
+        return Sizing(wanted, why, containers, rule.unit)
 
     def _decided(self, containers: int) -> Sizing | None:
         recent = self._window(self._rule.up_after_s)
@@ -119,7 +134,7 @@ class Sizer:
         load = Load.of(recent)
         if load.behind and not load.rate:
             self.standing = (
-                f"holds at {containers}: nothing is processed, and more containers do not mend that"
+                f"holds at {containers}: nothing is processed, and more {self._units} do not mend that"
             )
             return None
         self._learn(load, containers)
@@ -154,25 +169,25 @@ class Sizer:
             self.standing += f"; {load.of_one_partition:.0%} of it is in one partition, which is one task's"
             return None
         if containers >= rule.most:
-            self.standing += "; no more containers are allowed, or there are no more tasks"
+            self.standing += f"; no more {self._units} are allowed, or there is nothing for them"
             return None
         if self._seen[-1].at_s < self._holds_until_s:
             minutes = (self._holds_until_s - self._seen[-1].at_s) / 60
             self.standing += (
-                f"; more containers have not processed more, which is tried again in {minutes:.0f} minutes"
+                f"; more {self._units} have not processed more, which is tried again in {minutes:.0f} minutes"
             )
             return None
         needed = (load.arrives + load.behind / rule.lag_s) / (rule.utilization * of_one)
         wanted = min(max(math.ceil(needed), containers + 1), 2 * containers, rule.most)
         self._tried = (containers, wanted, load.rate)
-        return self._sized(wanted, f"{load}; one container does {of_one:.0f} records/s")
+        return self._sized(wanted, f"{load}; one {rule.unit} does {of_one:.0f} records/s")
 
     def _undone(self, load: Load, before: int, containers: int) -> Sizing:
         """Back to as many as before, when more have not processed more: something else is the limit."""
         self._holds_until_s = self._seen[-1].at_s + self._holds_s
         self._holds_s = min(2 * self._holds_s, _HOLDS_AT_MOST_S)
         self._of_one = None
-        return self._sized(before, f"{containers} containers process no more than {before} did: {load}")
+        return self._sized(before, f"{containers} {self._units} process no more than {before} did: {load}")
 
     def _fewer(self, load: Load, containers: int) -> Sizing | None:
         rule, calm = self._rule, self._window(self._rule.down_after_s)
@@ -181,11 +196,12 @@ class Sizer:
         most = max(one.records_per_s or 0.0 for one in calm)
         if self._of_one is None:
             fewer = max(1, containers // 4) if most else containers // 2
-            wanted, known = max(containers - fewer, rule.least), "what one container can do is not known yet"
+            wanted = max(containers - fewer, rule.least)
+            known = f"what one {rule.unit} can do is not known yet"
         else:
             needed = math.ceil(most / (rule.utilization * self._of_one)) if most else 0
             wanted = max(needed, math.ceil(containers / 2), rule.least)
-            known = f"one container does {self._of_one:.0f} records/s"
+            known = f"one {rule.unit} does {self._of_one:.0f} records/s"
         if wanted >= containers:
             return None
         minutes = rule.down_after_s / 60
@@ -194,7 +210,7 @@ class Sizer:
     def _sized(self, wanted: int, why: str) -> Sizing:
         self._seen.clear()
         self.standing = f"goes to {wanted}: {why}"
-        return Sizing(wanted, why)
+        return Sizing(wanted, why, self._containers or 0, self._rule.unit)
 
 
 @dataclass(frozen=True, slots=True)

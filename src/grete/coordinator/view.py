@@ -10,7 +10,6 @@ from typing import Any
 
 from grete.channel.certificate import ends_at
 from grete.checkpoint.lag import JobLag, active_tasks
-from grete.checkpoint.task_commit import read_commits
 from grete.clock import Clock, SystemClock
 from grete.config.redact import redact
 from grete.coordinator.container_service import ContainerService
@@ -142,7 +141,7 @@ class View:
 
     def checkpoints(self) -> dict[str, dict[str, str]]:
         """See CoordinatorView."""
-        commits = read_commits(self.containers.logged_checkpoints())
+        commits = self.containers.commits()
         return {
             task: {str(s): o for s, o in sorted(c.offsets.items())} for task, c in sorted(commits.items())
         }

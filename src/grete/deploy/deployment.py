@@ -114,7 +114,8 @@ def _launcher(settings: Settings) -> str:
     or of which the coordinator may make several.
     """
     own = _OF_THEIR_OWN.get(settings.deploy.manager)
-    is_asked = settings.job.launcher == own or settings.autosizing.decides
+    has_several = settings.autosizing.decides and not settings.job.is_pipeline
+    is_asked = settings.job.launcher == own or has_several
     if own is not None and (is_asked or settings.job.container_count > 1):
         return own.value
     return LauncherChoice.THREAD.value

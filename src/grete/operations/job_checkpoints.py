@@ -11,7 +11,7 @@ from grete.checkpoint.commit_history import KnownCommit, commit_history
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.open_store import open_store
 from grete.checkpoint.store import CheckpointStore, StoreContext, copies, resolve
-from grete.checkpoint.task_commit import TaskCommit, read_commits
+from grete.checkpoint.task_commit import TaskCommit, last_commits, read_commits
 from grete.clock import Clock
 from grete.metadata.assignments import TaskAssignments
 from grete.metadata.coordinator_stream import CoordinatorStream
@@ -41,7 +41,7 @@ class JobCheckpoints:
     def read(self) -> dict[TaskName, TaskCommit]:
         """The newest commit of each task, of log and checkpoint store together."""
         with self.system() as system:
-            return self._with_store(read_commits(system.checkpoint_log(self.log_name).read()))
+            return self._with_store(last_commits(system.checkpoint_log(self.log_name)))
 
     def read_with_history(self) -> tuple[dict[TaskName, TaskCommit], dict[TaskName, list[KnownCommit]]]:
         """`read` and `history`, of one reading of the log."""

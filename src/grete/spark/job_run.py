@@ -16,6 +16,7 @@ from grete.failpoints import failpoint
 from grete.spark.executors.preflight import check_executors
 from grete.spark.executors.shipping import ship
 from grete.spark.session.container_session import app_name, build_context, build_session, kafka_system_of
+from grete.spark.session.executor_count import ask_for_executors
 from grete.spark.stream_task import SparkEngine
 from grete.wire.metric_values import Metrics
 
@@ -51,6 +52,8 @@ def run_job(
 
             kafka_system = kafka_system_of(assignment)
             spark = build_session(app_name(assignment), settings, kafka_system=kafka_system)
+            if settings.autosizing.decides and settings.autosizing.executors is not None:
+                ask_for_executors(spark.sparkContext, settings.autosizing.executors)
             shipped = ship(spark.sparkContext, settings, archives)
             check_executors(spark.sparkContext, settings, stores=None, shipped=shipped)
             failpoint("container.session-started")

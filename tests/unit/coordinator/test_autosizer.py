@@ -9,16 +9,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import UNSET, UnsetType
 from tests.unit.coordinator.test_watched_job import IN_FORCE, Watched
 
 from grete.config.derived import canonical_keys, with_autosizing_results
 from grete.config.rules.validate import check
 from grete.config.settings import Settings
+from grete.coordinator.autosizer import Autosizer
 from grete.coordinator.events import ModelChanged
 from grete.metadata.history import History
 from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
 from grete.wire.container_protocol import Heartbeat
+from grete.wire.metric_values import Durations, Level, ReportedMetrics
 
 CONFIG = {
     "job.name": "orders",
@@ -30,8 +33,18 @@ CONFIG = {
 }
 
 
+PIPELINE = {
+    "task.class": "",
+    "app.class": "orders:Orders",
+    "spark.master": "spark://master:7077",
+    "job.autosizing.executor.most": "4",
+}
+
+
 class Sized:
-    """A job of four tasks whose containers process ten records a second each."""
+    """A job of four tasks whose containers process ten records a second each; of a pipeline its executors do."""
+
+    executors: int | None = None
 
     def __init__(self, home: Path, system: LocalSystem, stack: ExitStack, **more: str) -> None:
         system.create_stream(StreamSpec("in", 4))
@@ -45,14 +58,20 @@ class Sized:
         found = []
         for _ in range(seconds // 10):
             self.watched.clock.advance(10)
-            self.records += 100
+            self.records += 100 * (self.executors or 1)
             for container in range(self.running):
-                beat = Heartbeat(1, "running", records=self.records)
+                beat = Heartbeat(1, "running", records=self.records, metrics=self._metrics())
                 self.watched.view.containers._progress.record(str(container), beat)
             assert self.watched.view.monitors is not None
             self.watched.view.monitors.tick()
             found += self.watched.changed_models()
         return found
+
+    def _metrics(self) -> ReportedMetrics | UnsetType:
+        if self.executors is None:
+            return UNSET
+        query = {"executors": Level(self.executors), "batch-ms": Durations(self.records // 100, 1_000.0)}
+        return ReportedMetrics({"spark.query": query}, {})
 
     def count(self) -> int:
         return len(self.watched.model.containers)
@@ -110,6 +129,64 @@ def test_its_bounds_may_be_changed_while_it_runs(make: Any) -> None:
     assert job.count() == 3
 
 
+class SizedPipeline:
+    """What is decided for a pipeline on a cluster, whose executors process ten records a second each."""
+
+    def __init__(self, job: Sized, executors: int | None, **more: str) -> None:
+        job.executors = executors
+        self.job, self.more = job, more
+        self._autosizer = Autosizer(job.watched.view, job.watched.clock)
+
+    def pass_time(self, seconds: int) -> list[str]:
+        found = []
+        for _ in range(seconds // 10):
+            self.job.pass_time(10)
+            if (sizing := self._autosizer.look(Settings.of({**CONFIG, **PIPELINE, **self.more}))) is not None:
+                self.more["job.autosizing.executor.count"] = str(sizing.containers)
+                found.append(str(sizing))
+        return found
+
+    @property
+    def standing(self) -> str:
+        return self._autosizer.standing
+
+
+def test_a_pipeline_that_is_far_behind_gets_executors(make: Any) -> None:
+    pipeline = SizedPipeline(make(**{"job.autosizing.policy": "outside"}), None)
+    assert pipeline.pass_time(60) == []
+    assert "it is not known" in pipeline.standing
+    pipeline.job.executors = 1
+    send(pipeline.job, 8_000)
+    [why] = pipeline.pass_time(120)
+    assert why.startswith("1 to 2 executors: 8000 records behind, 800 s")
+    assert why.endswith("one executor does 10 records/s")
+    assert pipeline.pass_time(60) == []
+    assert pipeline.standing == "waits until 2 executors run"
+    pipeline.job.executors = 2
+    [why] = pipeline.pass_time(120)
+    assert why.startswith("2 to 4 executors: ")
+
+
+def test_executors_that_the_cluster_does_not_give_are_not_asked_for_again(make: Any) -> None:
+    four = {"job.autosizing.executor.count": "4"}
+    pipeline = SizedPipeline(make(**{"job.autosizing.policy": "outside"}), 2, **four)
+    send(pipeline.job, 40_000)
+    assert pipeline.pass_time(400) == []
+    assert pipeline.standing.startswith("holds at 2: ")
+    assert pipeline.standing.endswith("; no more executors are allowed, or there is nothing for them")
+    pipeline.job.executors = 4
+    assert pipeline.pass_time(100) == []
+    assert pipeline.standing.startswith("holds at 4: ")
+
+
+def test_a_pipeline_gives_back_of_the_executors_that_it_has_and_not_of_those_that_it_asked_for(
+    make: Any,
+) -> None:
+    four = {"job.autosizing.executor.count": "4", "job.autosizing.down.after.ms": "60000"}
+    pipeline = SizedPipeline(make(**{"job.autosizing.policy": "outside"}), 3, **four)
+    assert [why.partition(":")[0] for why in pipeline.pass_time(300)] == ["3 to 2 executors"]
+
+
 @pytest.mark.parametrize("off", [{}, {"job.autosizing.enabled": "false"}])
 def test_where_it_is_not_the_coordinators_nothing_is_decided(make: Any, off: dict[str, str]) -> None:
     job = make(**{"job.autosizing.policy": "outside", **off})
@@ -122,7 +199,17 @@ def test_where_it_is_not_the_coordinators_nothing_is_decided(make: Any, off: dic
     ("more", "said"),
     [
         ({"job.autosizing.enabled": "false"}, "without job.autosizing.enabled=true"),
-        ({"task.class": "", "app.class": "orders:Orders"}, "spark.dynamicAllocation.enabled=true"),
+        (PIPELINE | {"spark.master": "local[2]"}, "grows by executors, and spark.master=local[2] has none"),
+        (
+            PIPELINE | {"spark.dynamicAllocation.enabled": "true"},
+            "Spark decides by itself how many executors",
+        ),
+        (PIPELINE | {"job.container.count": "2"}, "are the executors of one container"),
+        (PIPELINE | {"job.autosizing.executor.most": ""}, "needs job.autosizing.executor.most"),
+        (
+            PIPELINE | {"job.autosizing.executor.least": "5"},
+            "least=5 is more than job.autosizing.executor.most=4",
+        ),
         ({"job.launcher": "thread"}, "the coordinator starts no containers here"),
         (
             {"job.autosizing.container.least": "3", "job.autosizing.container.most": "2"},

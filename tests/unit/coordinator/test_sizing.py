@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given, settings
@@ -13,69 +12,11 @@ from hypothesis import strategies as st
 
 from grete.coordinator.figure_file import Figures
 from grete.coordinator.sizing import Sizer, Sizing, SizingRule
-
-STEP_S, HOUR_S, DAY_S = 10.0, 3600.0, 86_400.0
-RULE = SizingRule(least=1, most=16, lag_s=60, utilization=0.7, up_after_s=60, down_after_s=900)
-OF_ONE = 1_000.0
-"""Records that a container processes a second."""
-Load = Callable[[float], float]
-
-
-@dataclass
-class Job:
-    """A job of 16 partitions that does what its sizer wants, some seconds later; partition 0 has its own share."""
-
-    load: Load
-    rule: SizingRule = RULE
-    hot: float = 1 / 16
-    sink: float = math.inf
-    """Records that its output takes a second, whatever the size."""
-    containers: int = 1
-    changes: list[tuple[float, Sizing]] = field(default_factory=list)
-    late_s: float = 0.0
-    container_s: float = 0.0
-
-    def run(self, seconds: float) -> Job:
-        sizer, left, moving_s = Sizer(self.rule), [0.0] * 16, 0.0
-        for step in range(int(seconds / STEP_S)):
-            at_s = step * STEP_S
-            shares = [self.hot, *[(1 - self.hot) / 15] * 15]
-            for partition, share in enumerate(shares):
-                left[partition] += self.load(at_s) * STEP_S * share
-            moving_s = max(0.0, moving_s - STEP_S)
-            done = 0.0 if moving_s else self._process(left)
-            behind = sum(left)
-            self.container_s += self.containers * STEP_S
-            self.late_s += (
-                STEP_S if behind > max(done / STEP_S, self.load(at_s)) * 2 * self.rule.lag_s else 0.0
-            )
-            figures = Figures(at_s, int(behind), done / STEP_S, 0.2, self.containers, int(max(left)))
-            if (sizing := sizer.observe(figures)) is not None:
-                assert sizing.containers != self.containers
-                self.changes.append((at_s, sizing))
-                self.containers, moving_s = sizing.containers, 20.0
-        return self
-
-    def _process(self, left: list[float]) -> float:
-        """Each container its partitions, all of them at one pace; it lends nothing of it to another one."""
-        done = 0.0
-        for container in range(self.containers):
-            own = range(container, 16, self.containers)
-            waiting = sum(left[partition] for partition in own)
-            pace = min(1.0, OF_ONE * STEP_S / waiting, self.sink * STEP_S / sum(left)) if waiting else 0.0
-            for partition in own:
-                left[partition] *= 1 - pace
-            done += waiting * pace
-        return done
-
-
-def wave(at_s: float) -> float:
-    """A day: 500 records/s at night, 8,000 at noon."""
-    return 4_250 - 3_750 * math.cos(2 * math.pi * at_s / DAY_S)
+from grete_workbench.sized_job import DAY_S, HOUR_S, OF_ONE, RULE, STEP_S, SizedJob, wave
 
 
 def test_a_daily_wave_is_followed_within_the_lag_and_costs_less_than_a_fixed_size() -> None:
-    job = Job(wave).run(2 * DAY_S)
+    job = SizedJob(wave).run(2 * DAY_S)
     assert job.late_s == 0
     assert job.container_s < 0.7 * 2 * DAY_S * math.ceil(8_000 / (RULE.utilization * OF_ONE))
     assert len(job.changes) < 2 * 20
@@ -87,7 +28,7 @@ def test_a_daily_wave_is_followed_within_the_lag_and_costs_less_than_a_fixed_siz
 
 
 def test_a_spike_is_worked_off_and_given_back() -> None:
-    job = Job(lambda at_s: 6_000.0 if HOUR_S <= at_s < HOUR_S + 600 else 600.0).run(6 * HOUR_S)
+    job = SizedJob(lambda at_s: 6_000.0 if HOUR_S <= at_s < HOUR_S + 600 else 600.0).run(6 * HOUR_S)
     assert max(sizing.containers for _, sizing in job.changes) >= 7
     assert job.containers == 1
     assert job.late_s < 300
@@ -97,7 +38,7 @@ def test_a_spike_is_worked_off_and_given_back() -> None:
 @pytest.mark.parametrize("per_s", [0.0, 300.0, 650.0, 2_000.0, 5_500.0, 11_000.0])
 @pytest.mark.parametrize("containers", [1, 4, 16])
 def test_a_steady_load_ends_at_one_size_that_keeps_up(per_s: float, containers: int) -> None:
-    job = Job(lambda at_s: per_s, containers=containers).run(6 * HOUR_S)
+    job = SizedJob(lambda at_s: per_s, containers=containers).run(6 * HOUR_S)
     assert job.containers * OF_ONE >= per_s
     uneven = 3  # 16 partitions are not divided evenly among 7 containers
     assert job.containers <= max(1, math.ceil(per_s / (RULE.utilization * OF_ONE))) + uneven
@@ -105,12 +46,12 @@ def test_a_steady_load_ends_at_one_size_that_keeps_up(per_s: float, containers: 
 
 
 def test_a_hot_partition_gets_no_more_containers() -> None:
-    job = Job(lambda at_s: 1_500.0, hot=0.9, containers=2).run(6 * HOUR_S)
+    job = SizedJob(lambda at_s: 1_500.0, hot=0.9, containers=2).run(6 * HOUR_S)
     assert job.changes == []
 
 
 def test_more_that_do_not_help_are_given_back_and_tried_ever_less_often() -> None:
-    job = Job(lambda at_s: 1_500.0, sink=900.0, containers=2).run(7 * HOUR_S)
+    job = SizedJob(lambda at_s: 1_500.0, sink=900.0, containers=2).run(7 * HOUR_S)
     assert [sizing.containers for _, sizing in job.changes] == [4, 2] * 4
     assert "4 containers process no more than 2 did" in job.changes[1][1].why
     up_s = [at_s for at_s, _ in job.changes[::2]]
@@ -141,7 +82,7 @@ def test_without_figures_it_does_nothing_and_says_so(unknown: Figures) -> None:
 def test_a_size_out_of_bounds_is_mended_at_once() -> None:
     rule = SizingRule(2, 3, 60, 0.7, 60, 900)
     assert replayed(rule, [Figures(0, 0, 0.0, None, 5)])[0][1] == Sizing(
-        3, "the bounds are 2 and 3 containers"
+        3, "the bounds are 2 and 3 containers", 5
     )
     assert replayed(rule, [Figures(0, 0, 0.0, None, 1)])[0][1].containers == 2
 
@@ -185,7 +126,7 @@ def test_whatever_arrives_sizes_stay_in_bounds_and_changes_apart(
         return 0.0
 
     rule = SizingRule(least, most, 60, 0.7, 60, 900)
-    job = Job(load, rule, hot, containers=least).run(sum(s for _, s in loads) + 2 * HOUR_S)
+    job = SizedJob(load, rule, hot, containers=least).run(sum(s for _, s in loads) + 2 * HOUR_S)
     assert all(least <= sizing.containers <= most for _, sizing in job.changes)
     times = [at_s for at_s, _ in job.changes]
     assert all(later - at_s >= 60 for at_s, later in itertools.pairwise(times))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from grete.tasks.stores.file import StoreFile
 from grete.tasks.stores.left_open import FilesLeftOpen, StoreFileKey
 from grete.testing.clock import ManualClock
+from grete.testing.waiting import patient
 
 _IDLE_S = 30.0
 
@@ -109,26 +111,25 @@ def test_a_second_one_of_the_same_file_takes_the_place_of_the_first(
     second.close()
 
 
-def test_a_fork_has_none_of_its_parents_files(tmp_path: Path, left: FilesLeftOpen) -> None:
+FORKING = """
+import os, sys
+from pathlib import Path
+from grete.tasks.stores.file import StoreFile
+from grete.tasks.stores.left_open import FilesLeftOpen, StoreFileKey
+
+path, left = Path(sys.argv[1]), FilesLeftOpen(30.0)
+key = StoreFileKey(path, "log", False)
+StoreFile(path, "log", left_open=left).leave()
+child = os.fork()
+if not child:
+    os._exit(0 if left.take(key) is None else 1)
+status = os.waitpid(child, 0)[1]
+print(os.waitstatus_to_exitcode(status), left.take(key) is not None)
+"""
+
+
+def test_a_fork_has_none_of_its_parents_files(tmp_path: Path) -> None:
     """SQLite's locks are the parent's: the file would be written by two that each believe to be alone."""
-    path = tmp_path / "store.db"
-    connection = left_file(path, left)
-    fork = multiprocessing.get_context("fork")
-    with fork.Pool(1) as pool:
-        assert pool.apply(_is_there, (str(path),)) is False
-    assert left.take(key_of(path)) is connection
-    connection.close()
-
-
-_of_fork: list[FilesLeftOpen] = []
-
-
-@pytest.fixture(autouse=True)
-def _to_be_forked(left: FilesLeftOpen) -> Iterator[None]:
-    _of_fork[:] = [left]
-    yield
-    _of_fork.clear()
-
-
-def _is_there(path: str) -> bool:
-    return _of_fork[0].take(key_of(Path(path))) is not None
+    forking = [sys.executable, "-c", FORKING, str(tmp_path / "store.db")]
+    done = subprocess.run(forking, capture_output=True, text=True, timeout=patient(30), check=True)
+    assert done.stdout == "0 True\n"

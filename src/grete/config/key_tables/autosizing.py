@@ -65,8 +65,8 @@ AUTOSIZING_POLICY = Key(
     one_of(SizingPolicy),
     "outside",
     _LIVE,
-    "Who decides: `outside` is another program, which writes the results; `lag` is the coordinator of a StreamTask's "
-    "job, by the keys below.",
+    "Who decides: `outside` is another program, which writes the results; `lag` is the coordinator, by the keys "
+    "below: how many containers a job of StreamTasks has, and how many executors a pipeline has on a cluster.",
 )
 AUTOSIZING_LEAST = Key(
     "job.autosizing.container.least", CONTAINERS, "1", _LIVE, "Never fewer containers, with the policy `lag`."
@@ -79,12 +79,34 @@ AUTOSIZING_MOST = Key(
     "Never more containers, with the policy `lag`.",
     default_doc="as many as tasks",
 )
+AUTOSIZING_EXECUTORS = Key(
+    "job.autosizing.executor.count",
+    CONTAINERS,
+    None,
+    _QUERY,
+    "Executors of a pipeline, as they were decided with the policy `lag`.",
+)
+AUTOSIZING_LEAST_EXECUTORS = Key(
+    "job.autosizing.executor.least",
+    CONTAINERS,
+    "1",
+    _LIVE,
+    "Never fewer executors of a pipeline, with the policy `lag`.",
+)
+AUTOSIZING_MOST_EXECUTORS = Key(
+    "job.autosizing.executor.most",
+    CONTAINERS,
+    None,
+    _LIVE,
+    "Never more executors of a pipeline, with the policy `lag`, which needs it.",
+)
 AUTOSIZING_LAG = Key(
     "job.autosizing.lag.ms",
     DURATION,
     "60000",
     _LIVE,
-    "A job that would need longer to process what it is behind gets more containers, which work it off in this time.",
+    "A job that would need longer to process what it is behind gets more containers or executors, which work it off "
+    "in this time.",
     unit="ms",
 )
 AUTOSIZING_UTILIZATION = Key(
@@ -92,14 +114,14 @@ AUTOSIZING_UTILIZATION = Key(
     bounded("a percentage from 10 to 90", 10, 90),
     "70",
     _LIVE,
-    "How much of what containers can process a size leaves them to do.",
+    "How much of what containers or executors can process a size leaves them to do.",
 )
 AUTOSIZING_UP_AFTER = Key(
     "job.autosizing.up.after.ms",
     DURATION,
     "60000",
     _LIVE,
-    "For how long a job has to be too far behind before it gets more containers.",
+    "For how long a job has to be too far behind before it gets more.",
     unit="ms",
 )
 AUTOSIZING_DOWN_AFTER = Key(
@@ -107,7 +129,7 @@ AUTOSIZING_DOWN_AFTER = Key(
     DURATION,
     "900000",
     _LIVE,
-    "For how long fewer containers would have been enough before it gets fewer.",
+    "For how long fewer would have been enough before it gets fewer.",
     unit="ms",
 )
 RULE = (
@@ -115,6 +137,8 @@ RULE = (
     AUTOSIZING_POLICY,
     AUTOSIZING_LEAST,
     AUTOSIZING_MOST,
+    AUTOSIZING_LEAST_EXECUTORS,
+    AUTOSIZING_MOST_EXECUTORS,
     AUTOSIZING_LAG,
     AUTOSIZING_UTILIZATION,
     AUTOSIZING_UP_AFTER,

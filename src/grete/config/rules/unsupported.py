@@ -116,21 +116,43 @@ def _autosizing(config: Mapping[str, str]) -> Iterator[str]:
         return
     if not valid_value_of(config, autosizing.AUTOSIZING):
         yield f"{key}=lag without {autosizing.AUTOSIZING.name}=true: set that too, or remove {key}"
+    bounds = autosizing.AUTOSIZING_LEAST, autosizing.AUTOSIZING_MOST
     if settings.job.is_pipeline:
-        yield (
-            f"{key}=lag is for StreamTasks: a DataFrame pipeline of one container gets more executors by "
-            f"spark.dynamicAllocation.enabled=true; remove {key}"
-        )
-    if _launcher(config) in ("thread", "processors"):
+        yield from _autosized_executors(settings, key)
+        bounds = autosizing.AUTOSIZING_LEAST_EXECUTORS, autosizing.AUTOSIZING_MOST_EXECUTORS
+    elif _launcher(config) in ("thread", "processors"):
         yield (
             f"{key}=lag: the coordinator starts no containers here; set job.launcher=process (of a deployment "
             f"kubernetes or yarn), or remove {key}"
         )
-    least = valid_value_of(config, autosizing.AUTOSIZING_LEAST)
-    most = valid_value_of(config, autosizing.AUTOSIZING_MOST)
+    least, most = (valid_value_of(config, bound) for bound in bounds)
     if least is not None and most is not None and least > most:
-        names = autosizing.AUTOSIZING_LEAST.name, autosizing.AUTOSIZING_MOST.name
-        yield f"{names[0]}={least} is more than {names[1]}={most}: no size is in between; change one of them"
+        yield (
+            f"{bounds[0].name}={least} is more than {bounds[1].name}={most}: no size is in between; "
+            f"change one of them"
+        )
+
+
+def _autosized_executors(settings: Settings, key: str) -> Iterator[str]:
+    """A pipeline has one container, and what can grow are its executors."""
+    if settings.spark.is_local:
+        yield (
+            f"{key}=lag: a pipeline grows by executors, and spark.master={settings.spark.master} has none; name a "
+            f"cluster there, or remove {key}"
+        )
+    if settings.spark.decides_executors:
+        yield (
+            f"{key}=lag: Spark decides by itself how many executors there are "
+            f"(spark.dynamicAllocation.enabled=true); remove one of the two"
+        )
+    if settings.job.container_count > 1:
+        yield (
+            f"{key}=lag: what grows of a pipeline are the executors of one container, and "
+            f"{job.CONTAINER_COUNT.name} is {settings.job.container_count}; remove one of the two"
+        )
+    if settings.autosizing.most_executors is None:
+        most = autosizing.AUTOSIZING_MOST_EXECUTORS.name
+        yield f"{key}=lag of a pipeline needs {most}: the most executors that it may get"
 
 
 def _standby(config: Mapping[str, str]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Settings of autosizing: whether the coordinator decides how many containers a job has, and by which rule."""
+"""Settings of autosizing: whether the coordinator decides how many containers or executors a job has, and how."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ class AutosizingSettings(Section):
     least = Setting(keys.AUTOSIZING_LEAST)
     most = OptionalSetting(keys.AUTOSIZING_MOST)
     """None is as many as tasks."""
+    executors = OptionalSetting(keys.AUTOSIZING_EXECUTORS)
+    """What was decided for a pipeline; None before."""
+    least_executors = Setting(keys.AUTOSIZING_LEAST_EXECUTORS)
+    most_executors = OptionalSetting(keys.AUTOSIZING_MOST_EXECUTORS)
+    """None where the job is none that needs it."""
     _lag_ms = Setting(keys.AUTOSIZING_LAG)
     _percent = Setting(keys.AUTOSIZING_UTILIZATION)
     _up_after_ms = Setting(keys.AUTOSIZING_UP_AFTER)
@@ -32,7 +37,7 @@ class AutosizingSettings(Section):
 
     @property
     def utilization(self) -> float:
-        """The part of what containers can process that a size leaves them to do."""
+        """The part of what containers or executors can process that a size leaves them to do."""
         return self._percent / 100
 
     @property

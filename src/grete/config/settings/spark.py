@@ -98,6 +98,11 @@ class SparkSettings(Section):
         return self.options.get("spark.driver.memory", "1g")
 
     @property
+    def decides_executors(self) -> bool:
+        """Whether Spark gets and gives back executors as it finds right."""
+        return self.options.get("spark.dynamicAllocation.enabled", "").strip().lower() == "true"
+
+    @property
     def executor_memory(self) -> str:
         """The memory of an executor, in Spark's words."""
         return self.options.get("spark.executor.memory", "1g")

@@ -32,7 +32,7 @@ from grete.spark.executors.preflight_environment import EnvironmentHere, environ
 from grete.spark.executors.preflight_probe import code_of, held, packages, probe, shares
 from grete.spark.executors.shipping import NOTHING, Shipped
 from grete.spark.failures.translation import job_failed
-from grete.spark.session.container_session import executors
+from grete.spark.session.executor_count import executors
 
 _log = logging.getLogger("grete.container")
 _ROUNDS = 6

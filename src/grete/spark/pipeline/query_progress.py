@@ -6,7 +6,7 @@ Groups are `spark.query`, `spark.duration` (the phases of the last batch), `spar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -28,11 +28,18 @@ class ProgressReader:
     """Reads the reports of one query, each once, and warns of rows that were dropped as late.
 
     `sources` are its sources by name, empty for one without; `page` is the address of Spark's own page, if any.
+    `executors` says how many it has, on a cluster.
     """
 
-    def __init__(self, sources: Sequence[str], page: str | None = None) -> None:
+    def __init__(
+        self,
+        sources: Sequence[str],
+        page: str | None = None,
+        executors: Callable[[], int] | None = None,
+    ) -> None:
         self._sources = sources
         self._page = page
+        self._executors = executors
         self._late = LateRows()
         self._seen = ""
 
@@ -53,14 +60,21 @@ class ProgressReader:
         self._seen = last.timestamp()
         for report in map(orjson.loads, reversed(found)):
             self._late.note(report)
-            yield metrics_of(report, self._sources, self._page)
+            there = None if self._executors is None else self._executors()
+            yield metrics_of(report, self._sources, self._page, there)
+
+    def standing(self) -> Metrics:
+        """What is known before any report."""
+        return {} if self._executors is None else {"spark.query": {"executors": Level(self._executors())}}
 
     def close(self) -> None:
         """The query has ended: nothing is left unsaid."""
         self._late.say()
 
 
-def metrics_of(report: Mapping[str, Any], sources: Sequence[str], page: str | None = None) -> Metrics:
+def metrics_of(
+    report: Mapping[str, Any], sources: Sequence[str], page: str | None = None, executors: int | None = None
+) -> Metrics:
     """The metrics of one report: counters are additions, gauges what is now.
 
     A trigger without a batch has rates alone; its durations are those of looking for input.
@@ -79,6 +93,8 @@ def metrics_of(report: Mapping[str, Any], sources: Sequence[str], page: str | No
         query["watermark-ms"] = Level(round(datetime.fromisoformat(watermark).timestamp() * 1000))
     if page:
         query["page"] = Level(page)
+    if executors is not None:
+        query["executors"] = Level(executors)
     operators = report.get("stateOperators", ())
     if operators:
         query["late-rows-dropped"] = Count(dropped_rows(report))

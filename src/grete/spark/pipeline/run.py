@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,7 @@ from grete.spark.pipeline.query import Query, QuerySettings, RunBatch
 from grete.spark.pipeline.query_progress import ProgressReader
 from grete.spark.pipeline.same_inputs import SameInputs
 from grete.spark.pipeline.tried_on import misfit
+from grete.spark.session.executor_count import executors
 from grete.spark.sinks.factory import Sinks, check_format, output_streams
 from grete.spark.sinks.rows import check_types
 from grete.spark.sinks.upserts import check_upsert
@@ -201,7 +202,10 @@ class PipelineRun:
                 on_batch(batch_id, outcome)
 
             query.on_started, query.on_outcome, query.on_at_work = sinks.await_open, done, on_at_work
-            progress = ProgressReader(lineage.sources, self._spark.sparkContext.uiWebUrl)
+            context = self._spark.sparkContext
+            there = None if self._settings.spark.is_local else partial(executors, context)
+            progress = ProgressReader(lineage.sources, context.uiWebUrl, there)
+            self.on_progress(progress.standing())
 
             def look(streaming: StreamingQuery) -> None:
                 same.check_seen()

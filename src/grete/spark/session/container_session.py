@@ -16,7 +16,7 @@ from grete.config.settings import Settings
 from grete.config.settings.spark import SparkSettings
 from grete.container.assignment import Assignment
 from grete.errors import GreteError
-from grete.spark.jvm import context_of_process, java_context, jvm_of_process
+from grete.spark.jvm import context_of_process, jvm_of_process
 from grete.spark.session.defaults import NOT_FOR_SHARES, PARTITIONS, values
 from grete.spark.session.driver import (
     STARTS,
@@ -27,6 +27,7 @@ from grete.spark.session.driver import (
     session_of_process,
     start_jvm,
 )
+from grete.spark.session.executor_count import executors
 from grete.spark.session.java_options import rename_without_programs
 from grete.spark.session.libraries import needed_by_outputs
 from grete.spark.session.referring_settings import resolved
@@ -175,8 +176,3 @@ def _await_executors(context: SparkContext, spark: SparkSettings) -> None:
         if there != before or not there:
             before, quiet_s = there, time.monotonic() + _QUIET_S
         time.sleep(_LOOK_S)
-
-
-def executors(context: SparkContext) -> int:
-    """The executors that have begun, without the driver."""
-    return len(java_context(context).sc().statusTracker().getExecutorInfos()) - 1
