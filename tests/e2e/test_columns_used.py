@@ -124,7 +124,7 @@ def stream(spark: SparkSession, tmp_path: Path) -> Stream:
     return Stream(spark, tmp_path)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", [*SHAPES, *WITH_STATE])
 def test_a_query_has_the_same_rows_when_what_it_does_not_use_is_null(stream: Stream, name: str) -> None:
     shape, expected = (SHAPES | WITH_STATE)[name]

@@ -127,6 +127,7 @@ def test_a_task_goes_on_with_its_state_over_saves_and_mistakes(author: Author) -
         author.sees(r'pump  \{"celsius": 30\.0, "count": 6\}')
 
 
+@pytest.mark.nightly  # 30 s; a task goes on over saves in every run
 @pytest.mark.spark
 @pytest.mark.parametrize("author", ["pipeline"], indirect=True)
 @pytest.mark.timeout(300)

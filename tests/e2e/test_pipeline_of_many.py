@@ -101,6 +101,7 @@ def test_an_input_that_build_does_not_use_is_named(job: Any) -> None:
     assert "build does not use local.unused: take it out of task.inputs, or use it" in refused.stderr
 
 
+@pytest.mark.nightly  # 21 s, of which most is waited for brokers that are not there
 def test_a_kafka_system_that_a_pipeline_does_not_write_has_no_part_in_its_commits(job: Any) -> None:
     job.configure(
         {

@@ -70,6 +70,7 @@ def test_tasks_of_one_partition_in_two_containers_count_each_record_once(
         job.stop()
 
 
+@pytest.mark.nightly  # 35 s; a factor changes in `test_entries_of_stores...` in every run
 def test_another_factor_goes_on_where_all_tasks_stand_alike(
     kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

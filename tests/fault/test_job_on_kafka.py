@@ -20,6 +20,7 @@ AWAY_S = 300 if os.environ.get("GRETE_NIGHTLY") == "1" else 8
 """The lease is 3 s; a call of the brokers waits 30 s for its answer, and a container 50 s for a coordinator."""
 
 
+@pytest.mark.nightly  # 33 s; brokers are away in the next one, and killed in `test_kafka_starts.py`
 def test_a_broker_that_is_killed_in_the_middle_and_comes_back_costs_no_record(
     cluster: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -124,6 +124,7 @@ class KafkaJob:
         assert counts == {f"key{key}": list(expected) for key in range(KEYS)}
 
 
+@pytest.mark.nightly  # 20 s; `kafka/test_executor_commit.py` fails at each of these points
 def test_killed_around_its_commits_a_job_counts_every_record_once(
     kafka: KafkaCluster, tmp_path: Path
 ) -> None:

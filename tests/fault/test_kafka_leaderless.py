@@ -48,6 +48,7 @@ def assert_named(job: Job, partition: int) -> None:
     eventually(lambda: job.has_said(f"waiting for {ssp}"), "the log names it")
 
 
+@pytest.mark.nightly  # 30 s and three nodes
 def test_a_partition_without_a_leader_is_named_and_waited_for_while_others_are_read(
     three: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

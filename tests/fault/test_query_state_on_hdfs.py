@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.fault.test_lineages_on_hdfs import files_of, grete
 from tests.kafka.test_migrate_spark import PROPERTIES, values_in
 from tests.kafka.test_migrate_spark_state import APPLICATION as STATEFUL
 from tests.kafka.test_migrate_spark_state import Stateful
 from tests.support.counter_job import make_job
+from tests.support.hdfs_files import files_of, grete
 
 from grete.testing.kafka_broker import KafkaCluster
 from grete_workbench.hdfs import HdfsCluster

@@ -177,6 +177,7 @@ def expected(*delays: int) -> list[tuple[str, int, int]]:
     return [(f"k{delay}", partition_of_key(b"k%d" % delay, 2), delay) for delay in sorted(delays)]
 
 
+@pytest.mark.nightly  # 26 s; `fault/test_eventhubs_job.py` has StreamTasks on hubs
 def test_a_pipeline_reads_and_writes_hubs_as_they_grow_and_are_rewound_and_no_secret_is_told(
     start: Callable[[str, str], HubPipeline],
 ) -> None:

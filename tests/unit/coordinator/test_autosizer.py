@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from msgspec import UNSET, UnsetType
-from tests.unit.coordinator.test_watched_job import IN_FORCE, Watched
+from tests.support.watched_job import IN_FORCE, Watched
 
 from grete.config.derived import canonical_keys, with_autosizing_results
 from grete.config.rules.validate import check

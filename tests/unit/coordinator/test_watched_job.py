@@ -4,150 +4,33 @@ from __future__ import annotations
 
 import re
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.support.watched_job import CONFIG, JOB, ZERO, Watched
 
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.config.key_tables.job import SSP_GROUPER
 from grete.config.settings import Settings
 from grete.config.settings.coordinator import RetryPolicy
-from grete.coordinator.attempt import AttemptWriter, Surroundings
-from grete.coordinator.coordinated import CoordinatedJob
-from grete.coordinator.events import ContainerRequested, Event, ModelChanged, RetreatRefused, StopRequested
+from grete.coordinator.events import ContainerRequested, StopRequested
 from grete.coordinator.plan import Planner
-from grete.coordinator.state import ContainerSpec, ContainerState, State
-from grete.coordinator.view import View
-from grete.errors import ConfigError, StreamUnreachable
-from grete.keyed_log.memory import MemoryKeyedLog
+from grete.coordinator.state import State
+from grete.errors import ConfigError
 from grete.metadata.change_authors import changed_since_the_last_start
 from grete.metadata.config_in_force import ConfigInForce
 from grete.metadata.container_requests import ask_container
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.history import History, unchanged_attempts
 from grete.metadata.job_state import Request, RequestKind, StopRequest, write_request, write_stop_request
-from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
+from grete.model.ids import ContainerId, SystemStreamPartition, TaskName
 from grete.model.job import JobModel
 from grete.model.messages import SET_CONFIG
 from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem
-from grete.testing.clock import ManualClock
-
-JOB = JobId("orders")
-CONFIG = {
-    "job.name": "orders",
-    "task.class": "orders:Orders",
-    "task.inputs": "local.orders-eu",
-    "stores.totals.factory": "grete.store.sqlite",
-    "job.config.rewriters": "inputs,environment",
-    "job.config.rewriter.environment.class": "environment",
-    "job.config.rewriter.inputs.class": "regex-input",
-    "job.config.rewriter.inputs.system": "local",
-    "job.config.rewriter.inputs.regex": "orders-.*",
-}
-
-
-ZERO = ContainerId("0")
-IN_FORCE = State(RetryPolicy(), specs={ZERO: ContainerSpec()})
-
-
-class Brokers(LocalSystem):
-    """The embedded system, if it had brokers that can be away."""
-
-    are_away = False
-    answers_after_s = 0.0
-
-    def stream_uid(self, stream: str) -> str:
-        self._ask()
-        return super().stream_uid(stream)
-
-    def streams(self) -> Sequence[str]:
-        self._ask()
-        return super().streams()
-
-    def _ask(self) -> None:
-        if self.are_away:
-            self._clock.wait(threading.Event(), self.answers_after_s)
-            raise StreamUnreachable("no broker answers")
-
-
-class Watched:
-    """A job whose coordinator has served its first model; `step` lets five minutes pass."""
-
-    def __init__(
-        self,
-        home: Path,
-        stack: ExitStack,
-        asked: Callable[[CoordinatorStream], object] = lambda stream: None,
-        config: Mapping[str, str] = CONFIG,
-    ) -> None:
-        """`asked` was asked for between the election, under epoch 2, and here."""
-        self.clock = ManualClock()
-        self.posted: list[Event] = []
-        self.stream = CoordinatorStream(MemoryKeyedLog(self.clock), self.clock, source="test")
-        self.stream.write_config(config, run_id="run", reason="")
-        attempt = AttemptWriter(self.stream, "run", 2, {})
-        self.view = View(JOB, self.stream, attempt.metrics, "run", 2, self.clock)
-        planner = Planner(JOB, home, self.stream, self.clock, stack)
-        asked(self.stream)
-        self.brokers = Brokers(home / "local", self.clock)
-        stack.callback(self.brokers.close)
-        planner.systems["local"] = self.brokers
-        self._job = CoordinatedJob(
-            JOB,
-            self.stream,
-            planner,
-            self.view,
-            attempt,
-            Surroundings(home, {}, self.posted.append, lambda monitors: None),
-            self.clock,
-        )
-        self._job.begin(planner.plan(Settings.of(config)))
-        self._job.serve(1)
-
-    def step(self) -> list[ModelChanged]:
-        """Look at everything; the models that the loop gets then."""
-        self.look()
-        return self.changed_models()
-
-    def fit(self, containers: Sequence[ContainerId]) -> None:
-        """There is room for these, and was for as long as it takes to count."""
-        self._job.fit(containers)
-        self.clock.advance(60)
-        self._job.fit(containers)
-
-    def retreat(self) -> None:
-        """A container does not get to work."""
-        self._job.retreat(ZERO, "container 0 ended")
-
-    def look(self) -> None:
-        """Monitors look at everything."""
-        assert self.view.monitors is not None
-        self.clock.advance(300)
-        self.view.monitors.tick()
-
-    def changed_models(self) -> list[ModelChanged]:
-        """The models that the loop gets, which are served then."""
-        found: list[ModelChanged] = []
-        for _ in range(3):
-            found += [event for event in self.events() if isinstance(event, ModelChanged)]
-        for event in found:
-            self._job.serve(event.revision)
-        return found
-
-    def events(self, state: State = IN_FORCE) -> list[Event]:
-        """The events that have arrived."""
-        return list(self._job.poll(state))
-
-    @property
-    def model(self) -> JobModel:
-        """The model that containers are served."""
-        return self.view.containers.serving()[1]
 
 
 @pytest.fixture
@@ -313,16 +196,12 @@ def grow(job: Watched) -> None:
     job.look()
 
 
-def configure(job: Watched) -> None:
-    job.stream.change_config({"task.max.records.per.batch": "7"}, run_id="run")
-
-
 def match(job: Watched) -> None:
     job.brokers.create_stream(StreamSpec("orders-us", 3))
     job.look()
 
 
-@pytest.mark.parametrize("change", [drain, grow, configure, match])
+@pytest.mark.parametrize("change", [drain, grow, Watched.configure, match])
 def test_what_is_asked_for_while_brokers_are_away_is_followed_when_they_are_back(
     job: Watched, change: Callable[[Watched], None]
 ) -> None:
@@ -484,60 +363,3 @@ def test_processors_that_come_back_while_their_loss_cannot_be_followed_get_tasks
         job.changed_models()
         assert sorted(job.model.containers) == ["0", "1"]
         assert job.stream.config()["job.container.ids"] == "0,1"
-
-
-def batch_size(job: Watched) -> str | None:
-    return job.stream.config().get("task.max.records.per.batch")
-
-
-def test_a_change_is_taken_back_to_what_was_in_force_and_seen_at_work(job: Watched) -> None:
-    configure(job)
-    assert len(job.changed_models()) == 1
-    job.stream.change_config({"task.max.records.per.batch": "8"}, run_id="run")
-    trying = replace(IN_FORCE, containers={ZERO: ContainerState(untried=True)})
-    assert [event for event in job.events(trying) if isinstance(event, ModelChanged)]
-    job.retreat()
-    assert batch_size(job) is None, "nobody was at work with 7"
-    [again] = job.changed_models()
-    assert again.cause == "configuration change: task.max.records.per.batch"
-    assert job.view.problem == "the configuration before is in force again: container 0 ended"
-    assert [row.event for row in History(job.stream).rows()].count("config-refused") == 1
-    configure(job)
-    assert len(job.changed_models()) == 1
-    assert job.view.problem == ""
-
-
-def test_a_change_that_came_meanwhile_is_not_lost_by_going_back(job: Watched) -> None:
-    configure(job)
-    assert len(job.changed_models()) == 1
-    job.stream.change_config({"task.max.records.per.batch": "8"}, run_id="run")
-    job.retreat()
-    assert batch_size(job) == "8"
-    assert len(job.changed_models()) == 1
-
-
-@pytest.mark.parametrize("was_changed", [False, True])
-def test_there_is_a_way_back_once(job: Watched, was_changed: bool) -> None:
-    if was_changed:
-        configure(job)
-        job.changed_models()
-        job.retreat()
-        trying = replace(IN_FORCE, containers={ZERO: ContainerState(untried=True)})
-        assert [event for event in job.events(trying) if isinstance(event, ModelChanged)]
-        assert job.posted == []
-    job.retreat()
-    [refused] = job.posted
-    assert isinstance(refused, RetreatRefused)
-    assert "no other has run since this coordinator leads" in refused.reason
-
-
-def test_brokers_that_are_away_do_not_hinder_the_way_back(job: Watched) -> None:
-    configure(job)
-    job.changed_models()
-    job.brokers.are_away = True
-    job.retreat()
-    assert (batch_size(job), job.posted) == (None, [])
-    assert job.changed_models() == []
-    job.brokers.are_away = False
-    job.clock.advance(10)
-    assert len(job.changed_models()) == 1

@@ -36,7 +36,7 @@ CAMPAIGNS = {
     "fault/test_kill_everywhere.py": ("container", "lineage", "batch", "epoch", "commit", "task", "store"),
     "fault/test_kill_commit.py": ("commit", "log", "file", "checkpoint"),
     "fault/test_kill_rewind.py": ("startpoint",),
-    "fault/test_operated.py": ("change",),
+    "fault/test_operated_changes.py": ("change",),
     "fault/test_kafka_job.py": ("executor",),
     "fault/test_azure_job.py": ("azure",),
 }
