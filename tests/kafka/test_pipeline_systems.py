@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.support.consumer_group import group_offsets
 
 from grete.clock import SystemClock
 from grete.config.rules.validate import check
@@ -110,6 +112,10 @@ def test_two_kafka_systems_and_the_embedded_one_are_read_together_and_one_of_the
     users = [(str(n), "user") for n in range(2, 6)]
     kept = [("2", "pair"), ("3", "pair"), ("7", "more")]
     assert sent(kafka, topic) == sorted([*kept, *users])
+    shown_by_tools: Counter[str] = Counter()
+    for (name, _), offset in group_offsets(kafka.bootstrap, "grete-counter-1").items():
+        shown_by_tools[name] += offset
+    assert (shown_by_tools[topic], shown_by_tools[f"{topic}-more"]) == (4, 1)
 
     def grete(*words: str) -> str:
         command = [*job.command(*words)[:-2], "--job", "counter"]

@@ -16,7 +16,7 @@ from typing import Protocol
 from grete.clock import Clock
 from grete.container.control import Ended, Interruption
 from grete.container.housekeeping import housekeeping
-from grete.container.offset_publisher import OffsetPublisher
+from grete.container.offset_publisher import OffsetPublishers
 from grete.container.process_state import EndedEpoch, KnownCommits, ProcessState
 from grete.container.specs import added_partitions, slots_of, source_options
 from grete.container.start import Started
@@ -55,7 +55,7 @@ class Epoch:
         clock: Clock,
         *,
         slots_at_most: int | None = None,
-        publisher: OffsetPublisher | None = None,
+        publishers: OffsetPublishers | None = None,
         on_batch: OnBatch = lambda number, outcome: None,
     ) -> None:
         """Raises ConfigError and StreamNotFound: see `Started.committed_tasks`."""
@@ -75,7 +75,7 @@ class Epoch:
         self._log_ends = dict.fromkeys(self._slots, self.spec.commit.log_end)
         self._until_drained = assignment.until_drained
         self._tidy = housekeeping(assignment, started.system, [assignment.fence, started.epoch], clock)
-        self._publisher = publisher
+        self._publishers = publishers if publishers is not None and publishers.of_systems else None
         self._on_batch = on_batch
         self._rewound_ms = started.rewound_ms
         self._lock = threading.Lock()
@@ -186,8 +186,8 @@ class Epoch:
         outcome.commits, outcome.traced = made.commits, made.traced
         outcome.rewound_ms, self._rewound_ms = self._rewound_ms, None
         failpoint("epoch.noted")
-        if self._publisher is not None:
-            self._publisher.publish(self.next_offsets, outcome.shutdown_tasks)
+        if self._publishers is not None:
+            self._publishers.publish(self.next_offsets, outcome.shutdown_tasks)
         self._tidy()
         self._on_batch(made.batch_id, outcome)
         self.shuts_down = self.shuts_down or outcome.shutdown_all
@@ -200,7 +200,7 @@ def run_epoch(
     control: Interruption,
     clock: Clock,
     on_batch: OnBatch,
-    publisher: OffsetPublisher | None,
+    publishers: OffsetPublishers,
     kept: ProcessState,
 ) -> Ended:
     """Run one epoch to its end; `kept` gets it when nothing of it is at work any more.
@@ -208,7 +208,9 @@ def run_epoch(
     Raises:
         GreteError: see `Epoch` and `Engine.run`.
     """
-    epoch = Epoch(started, clock, slots_at_most=engine.slots_at_most, publisher=publisher, on_batch=on_batch)
+    epoch = Epoch(
+        started, clock, slots_at_most=engine.slots_at_most, publishers=publishers, on_batch=on_batch
+    )
     _log.info(
         "going on from checkpoints with batch %d, %d shares", epoch.start_of(0).next_batch, len(epoch.slots)
     )

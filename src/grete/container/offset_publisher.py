@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 
 from grete.clock import Clock
@@ -26,32 +26,59 @@ _PUBLISHES_BROADCAST = ContainerId("0")
 """Every container reads all broadcast partitions, at its own pace; this container, which always exists, counts."""
 
 
-def open_publisher(
-    assignment: Assignment, system: System, clock: Clock, starting: NextOffsets
-) -> AbstractContextManager[OffsetPublisher | None]:
-    """The publisher for the job's consumer group, beginning with where the container starts; None without a group.
+@contextmanager
+def open_publishers(
+    assignment: Assignment, systems: Mapping[str, System], clock: Clock, starting: NextOffsets
+) -> Iterator[OffsetPublishers]:
+    """The publishers for the job's consumer groups, beginning with where the container starts.
 
-    Leaving the context, for whatever reason, is the container's end.
+    There is one for each of the `systems` that it reads from where the job has a group. Leaving the context, for
+    whatever reason, is the container's end.
     """
-    task, shown = assignment.settings.task, _shown(assignment, starting)
-    group = task.shown_group(assignment.job, assignment.settings.task.commit_system) if shown else None
-    if group is None:
-        return nullcontext()
+    with ExitStack() as held:
+        yield OffsetPublishers(
+            [
+                held.enter_context(_publisher(assignment, name, system, clock, shown))
+                for name, system in systems.items()
+                if (shown := _shown(assignment, name, starting))
+                and assignment.settings.task.shown_group(assignment.job, name)
+            ]
+        )
+
+
+def _publisher(
+    assignment: Assignment, name: str, system: System, clock: Clock, shown: NextOffsets
+) -> OffsetPublisher:
+    task = assignment.settings.task
+    group = task.shown_group(assignment.job, name)
+    assert group is not None, "it was asked for"
+    fence = assignment.fence if name == task.commit_system else None
     progress = GroupProgress([[str(ssp) for ssp in task.ssps] for task in assignment.tasks], shown)
-    return OffsetPublisher(lambda: system.group_offsets(group, assignment.fence), progress, clock)
+    return OffsetPublisher(lambda: system.group_offsets(group, fence), progress, clock)
 
 
-def _shown(assignment: Assignment, starting: NextOffsets) -> dict[str, int]:
-    """The container's own SSPs of the system that it commits to. A broadcast one is every container's, and the first
-    speaks for all; of tasks that share a partition by keys the one with the first bucket does.
+def _shown(assignment: Assignment, system: str, starting: NextOffsets) -> dict[str, int]:
+    """The container's own SSPs of a system. A broadcast one is every container's, and the first speaks for all; of
+    tasks that share a partition by keys the one with the first bucket does.
     """
-    own = assignment.settings.task.commit_system
     shared = assignment.settings.task.broadcast_inputs
     left_out = () if assignment.container_id == _PUBLISHES_BROADCAST else shared
     speaks = {ssp for task in assignment.tasks for ssp in task.ssps if task.key_bucket <= 0 or ssp in shared}
     return {
-        str(ssp): starting[str(ssp)] for ssp in sorted(speaks) if ssp not in left_out and ssp.system == own
+        str(ssp): starting[str(ssp)] for ssp in sorted(speaks) if ssp not in left_out and ssp.system == system
     }
+
+
+class OffsetPublishers:
+    """One for each system in which the job has a consumer group; none of most jobs that are not on Kafka."""
+
+    def __init__(self, of_systems: Sequence[OffsetPublisher] = ()) -> None:
+        self.of_systems = of_systems
+
+    def publish(self, next_offsets: NextOffsets, shut_down: Iterable[int] = ()) -> None:
+        """See OffsetPublisher."""
+        for one in self.of_systems:
+            one.publish(next_offsets, shut_down)
 
 
 class OffsetPublisher:

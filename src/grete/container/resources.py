@@ -9,7 +9,7 @@ from pathlib import Path
 from grete.clock import Clock
 from grete.container.assignment import Assignment
 from grete.container.checkpoints import checkpoint_store
-from grete.container.offset_publisher import OffsetPublisher, open_publisher
+from grete.container.offset_publisher import OffsetPublishers, open_publishers
 from grete.container.process_state import ProcessState
 from grete.container.run_lock import running_in
 from grete.container.start import Started, prepare, report_skipped
@@ -19,8 +19,8 @@ from grete.systems.factory import open_system
 @contextmanager
 def open_resources(
     assignment: Assignment, home: Path, clock: Clock, kept: ProcessState
-) -> Iterator[tuple[Started, OffsetPublisher | None]]:
-    """The folder's lock, system and checkpoint store, a start from them, and the consumer group's publisher.
+) -> Iterator[tuple[Started, OffsetPublishers]]:
+    """The folder's lock, system and checkpoint store, a start from them, and the publishers of consumer groups.
 
     Raises:
         GreteError: see `prepare` and `report_skipped`.
@@ -39,7 +39,5 @@ def open_resources(
             held.callback(others[name].close)
         started = prepare(assignment, system, store, clock, home, ended=ended, others=others)
         report_skipped(assignment, started.skipped, home)
-        yield (
-            started,
-            held.enter_context(open_publisher(assignment, system, clock, started.next_offsets)),
-        )
+        publishers = open_publishers(assignment, started.systems, clock, started.next_offsets)
+        yield started, held.enter_context(publishers)

@@ -51,10 +51,10 @@ def _process(
     assignment: Assignment, home: Path, control: Control, on_batch: OnBatch, kept: ProcessState
 ) -> Ended:
     clock = SystemClock()
-    with open_resources(assignment, home, clock, kept) as (started, publisher):
+    with open_resources(assignment, home, clock, kept) as (started, publishers):
         control.on_at_work()
         engine = LocalEngine(clock, assignment.settings.spark.cores)
-        return run_epoch(started, engine, control, clock, on_batch, publisher, kept)
+        return run_epoch(started, engine, control, clock, on_batch, publishers, kept)
 
 
 def main() -> int:

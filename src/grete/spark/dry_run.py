@@ -24,6 +24,7 @@ from grete.config.settings import Settings
 from grete.container.assignment import Assignment, parse_assignment
 from grete.container.checkpoints import commit_target
 from grete.container.main_loop import enter
+from grete.container.offset_publisher import OffsetPublishers
 from grete.container.start import Started
 from grete.environment import grete_home
 from grete.errors import GreteError, MissingExtra
@@ -74,7 +75,7 @@ def tried(assignment: Assignment, home: Path, query: Path | None = None) -> dict
             starting=StartingOffsets({}, dict.fromkeys(assignment.ssps, "0")),
             log_end=0,
         )
-        with closing(pipeline_run.PipelineRun(spark, begun, Event(), None)) as run:
+        with closing(pipeline_run.PipelineRun(spark, begun, Event(), OffsetPublishers())) as run:
             built = run.plan()
             mode = built.output_mode
             plan = {name: plan_text.checked_plan(frame, mode) for name, frame in built.frames.items()}

@@ -45,7 +45,7 @@ def run_job(
     clock = SystemClock() if clock is None else clock
     settings = assignment.settings
     archives = assignment.state_directory(home).parent / "shipped"
-    with open_resources(assignment, home, clock, kept) as (started, publisher):
+    with open_resources(assignment, home, clock, kept) as (started, publishers):
         if settings.job.is_pipeline:
             # with all sinks: 0.08 s of a start that StreamTasks do not need
             from grete.spark.pipeline.run import PipelineRun
@@ -57,7 +57,7 @@ def run_job(
             shipped = ship(spark.sparkContext, settings, archives)
             check_executors(spark.sparkContext, settings, stores=None, shipped=shipped)
             failpoint("container.session-started")
-            with closing(PipelineRun(spark, started, stop, publisher)) as run:
+            with closing(PipelineRun(spark, started, stop, publishers)) as run:
                 run.on_progress, run.on_outputs = on_progress, on_outputs
                 ended = run.execute(on_batch, on_at_work)
         else:
@@ -67,6 +67,6 @@ def run_job(
             failpoint("container.session-started")
             on_at_work()
             engine = SparkEngine(context, kept=kept, shipped=shipped)
-            ended = run_epoch(started, engine, stop, clock, on_batch, publisher, kept)
+            ended = run_epoch(started, engine, stop, clock, on_batch, publishers, kept)
         failpoint("container.drained")
         return ended

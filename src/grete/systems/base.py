@@ -244,6 +244,9 @@ class System(SystemAdmin, ReadableSystem, TransactionalStore):
     def forget(self) -> None:
         """Called when another user goes on with this object: what is remembered of streams may have changed."""
 
-    def group_offsets(self, group: str, fence: Fence) -> GroupOffsets | None:
-        """The offsets of a consumer group, written under the fence; None for a system without consumer groups."""
+    def group_offsets(self, group: str, fence: Fence | None) -> GroupOffsets | None:
+        """The offsets of a consumer group, written under the fence; None for a system without consumer groups.
+
+        Without a fence, as it is another system's, who was succeeded may write once more.
+        """
         return None

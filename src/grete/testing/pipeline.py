@@ -24,6 +24,7 @@ from grete.config.settings.job import JobSettings
 from grete.container.assignment import Assignment
 from grete.container.checkpoints import checkpoint_store
 from grete.container.metrics import ContainerMetrics
+from grete.container.offset_publisher import OffsetPublishers
 from grete.container.start import Started, prepare
 from grete.errors import ConfigError, GreteError, IllegalStateError, MissingExtra
 from grete.keyed_log.base import Entry, KeyedLog
@@ -272,7 +273,7 @@ class PipelineContainer:
             if len(done) == batches:
                 stop.set()
 
-        run = PipelineRun(self._spark, started, stop, None)
+        run = PipelineRun(self._spark, started, stop, OffsetPublishers())
         run.on_progress = self.metrics.add_engine
         try:
             run.execute(on_batch, lambda: None)
@@ -282,7 +283,7 @@ class PipelineContainer:
 
     def plan(self) -> str:
         """Spark's plan of each output."""
-        run = PipelineRun(self._spark, self._prepared(), Event(), None)
+        run = PipelineRun(self._spark, self._prepared(), Event(), OffsetPublishers())
         try:
             built = run.plan()
             return "\n".join(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from queue import Queue
 from threading import Event
@@ -15,7 +15,7 @@ from grete.clock import SystemClock
 from grete.config.settings import Settings
 from grete.container.assignment import AssignedTask, Assignment
 from grete.container.group_offsets import INTERVAL_S, REFRESH_S, RETRY_S, GroupProgress
-from grete.container.offset_publisher import OffsetPublisher, open_publisher
+from grete.container.offset_publisher import OffsetPublisher, open_publishers
 from grete.errors import Fenced, GreteError, StreamError
 from grete.model.fence import Fence
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
@@ -209,6 +209,9 @@ def test_a_container_that_the_group_shows_as_succeeded_publishes_nothing_more() 
 # --- of which partitions ---
 
 
+ON_KAFKA = {"systems.kafka.samza.factory": "kafka"}
+
+
 def assignment(container: str, config: Mapping[str, str], bucket: int = -1) -> Assignment:
     ssps = (SystemStreamPartition.parse(A), SystemStreamPartition.parse(ALL))
     tasks = (AssignedTask(TaskName("0"), ssps, 0, key_bucket=bucket),)
@@ -223,15 +226,15 @@ def test_of_broadcast_partitions_the_first_container_publishes(
     recorded = RecordedGroup()
 
     class WithGroups(LocalSystem):
-        def group_offsets(self, group: str, fence: Fence) -> RecordedGroup:
+        def group_offsets(self, group: str, fence: Fence | None) -> RecordedGroup:
             assert group == "g"
             return recorded
 
-    config = {"task.checkpoint.consumer.group": "g", "task.broadcast.inputs": "kafka.all#0"}
+    config = {**ON_KAFKA, "task.checkpoint.consumer.group": "g", "task.broadcast.inputs": "kafka.all#0"}
     starting = {A: 1, ALL: 2}
     with (
         closing(WithGroups(tmp_path, SystemClock())) as system,
-        open_publisher(assignment(container, config), system, ManualClock(), starting),
+        open_publishers(assignment(container, config), {"kafka": system}, ManualClock(), starting),
     ):
         assert recorded.next() == expected
 
@@ -243,15 +246,15 @@ def test_of_tasks_that_share_a_partition_the_first_publishes(
     recorded = RecordedGroup()
 
     class WithGroups(LocalSystem):
-        def group_offsets(self, group: str, fence: Fence) -> RecordedGroup:
+        def group_offsets(self, group: str, fence: Fence | None) -> RecordedGroup:
             return recorded
 
-    made = assignment("0", {"task.checkpoint.consumer.group": "g"}, bucket)
+    made = assignment("0", {**ON_KAFKA, "task.checkpoint.consumer.group": "g"}, bucket)
     with (
         closing(WithGroups(tmp_path, SystemClock())) as system,
-        open_publisher(made, system, ManualClock(), {A: 1, ALL: 2}) as publisher,
+        open_publishers(made, {"kafka": system}, ManualClock(), {A: 1, ALL: 2}) as publishers,
     ):
-        assert (publisher is None) == (expected is None)
+        assert (not publishers.of_systems) == (expected is None)
         assert expected is None or recorded.next() == expected
 
 
@@ -259,33 +262,63 @@ def test_on_kafka_the_group_is_the_jobs_own_where_none_is_named(tmp_path: Path) 
     recorded = RecordedGroup()
 
     class WithGroups(LocalSystem):
-        def group_offsets(self, group: str, fence: Fence) -> RecordedGroup:
+        def group_offsets(self, group: str, fence: Fence | None) -> RecordedGroup:
             assert group == f"grete-{made.job}"
             return recorded
 
-    made = assignment("0", {"systems.kafka.samza.factory": "kafka"})
+    made = assignment("0", ON_KAFKA)
     with (
         closing(WithGroups(tmp_path, SystemClock())) as system,
-        open_publisher(made, system, ManualClock(), {A: 1, ALL: 2}),
+        open_publishers(made, {"kafka": system}, ManualClock(), {A: 1, ALL: 2}),
     ):
         assert recorded.next() == {A: 1, ALL: 2}
+
+
+def test_each_system_that_the_job_reads_has_its_own_part_of_the_group(tmp_path: Path) -> None:
+    """Under the fence in the system that it commits to, where the fence is."""
+    recorded = {name: RecordedGroup() for name in ("kafka", "other")}
+    fenced = {}
+
+    class WithGroups(LocalSystem):
+        def group_offsets(self, group: str, fence: Fence | None) -> RecordedGroup:
+            assert group == f"grete-{made.job}"
+            fenced[self.directory.name] = fence is not None
+            return recorded[self.directory.name]
+
+    there, here, embedded = (
+        SystemStreamPartition.parse(f"{name}.in.0") for name in ("other", "kafka", "local")
+    )
+    tasks = (AssignedTask(TaskName("0"), (here, there, embedded), 0),)
+    types = {"kafka": "kafka", "other": "kafka", "local": "local"}
+    config = {f"systems.{name}.samza.factory": kind for name, kind in types.items()}
+    inputs = {"task.inputs": "kafka.in,other.in,local.in", "task.checkpoint.system": "kafka"}
+    made = Assignment(JobId("j"), ContainerId("0"), 1, Settings.of({**config, **inputs}), tasks)
+    starting = {str(here): 1, str(there): 2, str(embedded): 3}
+    with ExitStack() as held:
+        systems = {name: WithGroups(tmp_path / name, SystemClock()) for name in types}
+        for system in systems.values():
+            held.enter_context(closing(system))
+        publishers = held.enter_context(open_publishers(made, systems, ManualClock(), starting))
+        assert (recorded["kafka"].next(), recorded["other"].next()) == ({str(here): 1}, {str(there): 2})
+        publishers.publish({str(here): 5, str(there): 6, str(embedded): 7})
+    assert (recorded["kafka"].next(), recorded["other"].next()) == ({str(here): 5}, {str(there): 6})
+    assert fenced == {"kafka": True, "other": False}
 
 
 @pytest.mark.parametrize("factory", ["local", "eventhubs", "my.own:factory"])
 def test_without_the_key_nothing_is_published_on_other_systems(system: LocalSystem, factory: str) -> None:
     starting = {A: 1, ALL: 2}
-    with open_publisher(
-        assignment("0", {"systems.kafka.samza.factory": factory}), system, ManualClock(), starting
-    ) as publisher:
-        assert publisher is None
+    made = assignment("0", {"systems.kafka.samza.factory": factory})
+    with open_publishers(made, {"kafka": system}, ManualClock(), starting) as publishers:
+        assert publishers.of_systems == []
 
 
 def test_a_system_without_groups_is_reported_once_and_the_job_goes_on(
     system: LocalSystem, caplog: pytest.LogCaptureFixture
 ) -> None:
-    config = {"task.checkpoint.consumer.group": "g"}
+    config = {"systems.kafka.samza.factory": "my.own:factory", "task.checkpoint.consumer.group": "g"}
     starting = {A: 1, ALL: 2}
-    with open_publisher(assignment("0", config), system, ManualClock(), starting) as publisher:
-        assert publisher is not None
-        publisher.publish({A: 2})
+    with open_publishers(assignment("0", config), {"kafka": system}, ManualClock(), starting) as publishers:
+        assert publishers.of_systems
+        publishers.publish({A: 2})
     assert [record.levelname for record in caplog.records] == ["WARNING"]

@@ -153,6 +153,15 @@ def test_the_command_names_files_archives_and_tags_and_no_secret(
         deployment.secret_values(os.environ)
 
 
+SIZED_PIPELINE = {
+    "app.class": "flights:Flights",
+    "task.class": "",
+    "job.autosizing.enabled": "true",
+    "job.autosizing.policy": "lag",
+    "job.autosizing.executor.most": "4",
+}
+
+
 @pytest.mark.parametrize(
     "asked",
     [
@@ -180,8 +189,10 @@ def test_several_containers_on_yarn_are_applications_that_the_coordinators_submi
     assert "spark.driver.memory=3g" in Yarn().plan(deployment).text
 
 
-def test_one_container_on_yarn_is_in_its_coordinators_application(make: Make) -> None:
-    plan = yarn_plan(make({}))
+@pytest.mark.parametrize("asked", [{}, SIZED_PIPELINE])
+def test_one_container_on_yarn_is_in_its_coordinators_application(make: Make, asked: dict[str, str]) -> None:
+    """Also that of a pipeline of which the coordinator decides the executors."""
+    plan = yarn_plan(make(asked))
     assert (plan.config["job.launcher"], plan.containers) == ("thread", None)
 
 

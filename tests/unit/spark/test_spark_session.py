@@ -122,6 +122,17 @@ def test_a_shuffle_has_as_many_partitions_as_the_container_has_cores(
     assert session_settings("job", Settings.of(config)).get("spark.sql.shuffle.partitions") == partitions
 
 
+@pytest.mark.parametrize(("enabled", "expected"), [("true", "3"), ("false", "8")])
+def test_a_restart_begins_with_the_executors_that_autosizing_has_decided(enabled: str, expected: str) -> None:
+    asked = {"spark.master": "yarn", "spark.executor.instances": "8", "app.class": "a:B"}
+    sizing = {
+        "job.autosizing.enabled": enabled,
+        "job.autosizing.policy": "lag",
+        "job.autosizing.executor.count": "3",
+    }
+    assert session_settings("job", Settings.of(asked | sizing))["spark.executor.instances"] == expected
+
+
 def test_the_interpreter_of_executors_is_the_configured_one() -> None:
     """As of an environment that `spark.archives` brings; Spark itself reads that key only in spark-submit."""
     config = {"spark.master": "yarn", "spark.pyspark.python": "./environment/bin/python"}

@@ -14,7 +14,7 @@ from grete.errors import ConfigError
 
 _LINEAGE = "spark.openlineage.transport."
 _IMAGE = "spark.kubernetes.container.image"
-_INSTANCES = "spark.executor.instances"
+INSTANCES = "spark.executor.instances"
 """0 on Kubernetes: tasks run in the pod that would be their driver."""
 _TEMPLATE = "spark.kubernetes.driver.podTemplate"
 
@@ -42,9 +42,9 @@ class SparkSettings(Section):
         if local_cores(self._master) is not None:
             return written
         asked = requested_resources(self.raw) | written
-        if not (self._master.startswith("k8s://") and asked.get(_INSTANCES, "").strip() == "0"):
+        if not (self._master.startswith("k8s://") and asked.get(INSTANCES, "").strip() == "0"):
             return asked
-        del asked[_INSTANCES]  # a number that Spark refuses
+        del asked[INSTANCES]  # a number that Spark refuses
         cores = asked.get("spark.executor.cores") or asked.get("spark.driver.cores") or "1"
         return asked | {keys.SPARK_MASTER.name: f"local[{cores}]"}
 

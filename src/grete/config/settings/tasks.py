@@ -53,9 +53,12 @@ class TaskSettings(Section):
     def shown_group(self, job: JobId, system: str) -> str | None:
         """The consumer group to which the job's next offsets in a system go: the one that is named, else, on Kafka,
         one of the job's own. Its name begins as those on which users have rights anyway.
+
+        None where the system has no groups, or where none is named and none is made.
         """
-        is_on_kafka = SystemSettings(self.raw, system).capabilities.kafka_topics
-        return self.consumer_group or (f"grete-{job.key}" if is_on_kafka else None)
+        capabilities = SystemSettings(self.raw, system).capabilities
+        own = f"grete-{job.key}" if capabilities.kafka_topics else None
+        return self.consumer_group if self.consumer_group and capabilities.consumer_groups else own
 
     @cached_property
     def inputs(self) -> tuple[SystemStream, ...]:

@@ -24,7 +24,7 @@ from grete.config.choices import LineageState
 from grete.container.control import Ended, Interruption
 from grete.container.epochs import OnBatch
 from grete.container.housekeeping import housekeeping
-from grete.container.offset_publisher import OffsetPublisher
+from grete.container.offset_publisher import OffsetPublishers
 from grete.container.rewind import applied_startpoints
 from grete.container.slow_calls import logged_while_it_runs
 from grete.container.start import Started, check_inputs
@@ -105,12 +105,12 @@ class PipelineRun:
     """Runs one pipeline from what is committed of it."""
 
     def __init__(
-        self, spark: SparkSession, started: Started, stop: Interruption, publisher: OffsetPublisher | None
+        self, spark: SparkSession, started: Started, stop: Interruption, publishers: OffsetPublishers
     ) -> None:
         self._spark = spark
         self._started = started
         self._stop = stop
-        self._publisher = publisher
+        self._publishers = publishers
         self._assignment = started.assignment
         self._system = started.system
         self._settings = started.assignment.settings
@@ -436,8 +436,7 @@ class PipelineRun:
 
         def run_and_publish(batch: DataFrame, batch_id: int, end: SourceOffsets) -> BatchOutcome:
             outcome = run_batch(batch, batch_id, end)
-            if self._publisher is not None:
-                self._publisher.publish(end.next_offsets, outcome.shutdown_tasks)
+            self._publishers.publish(end.next_offsets, outcome.shutdown_tasks)
             tidy()
             return outcome
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyspark
 
 from grete.config.settings import Settings
-from grete.config.settings.spark import SparkSettings, local_cores
+from grete.config.settings.spark import INSTANCES, SparkSettings, local_cores
 from grete.config.time_zone import BEFORE, TIME_ZONE
 from grete.environment import POD_IP, POD_NAME
 from grete.spark.session.defaults import (
@@ -74,6 +74,8 @@ def session_settings(app_name: str, given: Settings, kafka_system: str | None = 
     if local_cores(settings["spark.master"]) is not None:
         settings.setdefault(DAEMON, _WORKER_DAEMON)
     settings.setdefault(TIME_ZONE, BEFORE)
+    if given.autosizing.decides and given.autosizing.executors is not None:
+        settings[INSTANCES] = str(given.autosizing.executors)  # a restart begins with what was decided
     return settings
 
 

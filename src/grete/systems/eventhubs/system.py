@@ -268,7 +268,7 @@ class EventHubsSystem(System):
         """See System. Only the job's own streams are compacted."""
         return self._other.intact_from(stream, partition)
 
-    def group_offsets(self, group: str, fence: Fence) -> HubGroupOffsets:
+    def group_offsets(self, group: str, fence: Fence | None) -> HubGroupOffsets:
         """See System. The fence is another system's and not looked at: who was succeeded may write once more."""
         return HubGroupOffsets(self._hubs, self.name, group, self._context.clock)
 

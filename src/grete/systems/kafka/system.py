@@ -303,12 +303,12 @@ class KafkaSystem(System):
         ssp = SystemStreamPartition(self.name, stream, partition)
         return int(self.offset_at(ssp, self._clock.wall_ms() - lag_ms))
 
-    def group_offsets(self, group: str, fence: Fence) -> KafkaGroupOffsets:
+    def group_offsets(self, group: str, fence: Fence | None) -> KafkaGroupOffsets:
         """See System. The fence is looked at before each write."""
-        watch = FenceReader(fence.scope, self._log_settings, self._clock)
-        return KafkaGroupOffsets(
-            self._connection, self.name, group, self._clock, FenceWatch(watch, fence.epoch)
-        )
+        watch = None
+        if fence is not None:
+            watch = FenceWatch(FenceReader(fence.scope, self._log_settings, self._clock), fence.epoch)
+        return KafkaGroupOffsets(self._connection, self.name, group, self._clock, watch)
 
     def close(self) -> None:
         """See SystemAdmin."""
