@@ -15,8 +15,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.support.topic_records import topic_records
 
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import patient
@@ -128,27 +129,10 @@ def run_grete(properties: Path, home: Path) -> None:
 
 def outputs(broker: KafkaCluster) -> dict[tuple[int, int], list[tuple[str, int]]]:
     """(partition, offset) of an input record -> (key, count) of each output it made."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap,
-            "group.id": "check",
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-        }
-    )
-    consumer.assign([TopicPartition("view-counts", partition, 0) for partition in range(2)])
     found: dict[tuple[int, int], list[tuple[str, int]]] = {}
-    ended = 0
-    while ended < 2:
-        message = consumer.poll(30)
-        assert message is not None, "no end in sight"
-        if message.error() is not None:
-            ended += 1
-            continue
-        value = json.loads(message.value())
-        found.setdefault(tuple(value["at"]), []).append((message.key().decode(), value["count"]))
-    consumer.close()
+    for one in topic_records(broker.bootstrap, "view-counts", 2):
+        value = json.loads(one.value or b"")
+        found.setdefault(tuple(value["at"]), []).append(((one.key or b"").decode(), value["count"]))
     return found
 
 

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from tests.support.schema_registry import schema_registry
+from tests.support.topic_records import topic_records
 
 from grete.config.settings import Settings
 from grete.model.ids import SystemStream
@@ -63,21 +64,10 @@ spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 
 def committed(bootstrap: str, topic: str) -> list[tuple[bytes | None, bytes | None]]:
     """Keys and values that a reader of what is committed gets."""
-    settings = {"bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex, "enable.partition.eof": True}
-    consumer = Consumer({**settings, "isolation.level": "read_committed"})
-    partitions = consumer.list_topics(topic, patient(30)).topics[topic].partitions
-    consumer.assign([TopicPartition(topic, p, 0) for p in partitions])
-    found, ended = [], 0
-    while ended < len(partitions):
-        message = consumer.poll(patient(30))
-        assert message is not None
-        if message.error() is None:
-            found.append((message.key(), message.value()))
-        else:
-            assert message.error().code() == KafkaError._PARTITION_EOF
-            ended += 1
-    consumer.close()
-    return found
+    partitions = len(
+        AdminClient({"bootstrap.servers": bootstrap}).list_topics(topic).topics[topic].partitions
+    )
+    return [(one.key, one.value) for one in topic_records(bootstrap, topic, partitions)]
 
 
 @pytest.mark.nightly  # e2e/test_pipeline_serdes.py has dead letters, test_pipelines.py batches that are killed

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.consumer_group import group_offsets
+from tests.support.topic_records import topic_records
 
 from grete.clock import SystemClock
 from grete.config.rules.validate import check
@@ -74,24 +75,8 @@ def topic(kafka: KafkaCluster) -> str:
 
 
 def sent(kafka: KafkaCluster, topic: str) -> list[tuple[str, str]]:
-    settings = {
-        "bootstrap.servers": kafka.bootstrap,
-        "group.id": uuid.uuid4().hex,
-        "enable.partition.eof": True,
-    }
-    consumer = Consumer(settings)
-    consumer.assign([TopicPartition(f"{topic}-out", p, 0) for p in range(2)])
-    found, ended = [], set[int]()
-    while len(ended) < 2:
-        message = consumer.poll(10.0)
-        assert message is not None
-        if (error := message.error()) is not None:
-            assert error.code() == KafkaError._PARTITION_EOF, error
-            ended.add(message.partition() or 0)
-        else:
-            found.append(((message.key() or b"").decode(), (message.value() or b"").decode()))
-    consumer.close()
-    return sorted(found)
+    found = topic_records(kafka.bootstrap, f"{topic}-out", 2)
+    return sorted(((one.key or b"").decode(), (one.value or b"").decode()) for one in found)
 
 
 def test_two_kafka_systems_and_the_embedded_one_are_read_together_and_one_of_them_is_rewound_alone(

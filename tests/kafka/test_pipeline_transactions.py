@@ -15,10 +15,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
+from tests.support.topic_records import topic_records
 
 from grete.api import Batch
 from grete.clock import SystemClock
@@ -95,21 +96,8 @@ class Pipeline:
 
     def rows(self) -> list[str]:
         """The rows that a reader of what is committed gets, sorted."""
-        consumer = Consumer(
-            {"bootstrap.servers": self._bootstrap, "group.id": self.name, "enable.partition.eof": True}
-        )
-        with closing(consumer):
-            consumer.assign([TopicPartition(self.name, p, 0) for p in range(PARTITIONS)])
-            found: list[str] = []
-            ended = 0
-            while ended < PARTITIONS:
-                message = consumer.poll(1.0)
-                if message is not None and message.error() is not None:
-                    assert message.error().code() == KafkaError._PARTITION_EOF
-                    ended += 1
-                elif message is not None:
-                    found.append(str(message.value(), "utf-8"))
-            return sorted(found)
+        found = topic_records(self._bootstrap, self.name, PARTITIONS)
+        return sorted((one.value or b"").decode() for one in found)
 
     def is_aborted(self, times: int = 1) -> bool:
         """Whether readers of what is committed get past some record of each of these transactions."""

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.support.topic_records import topic_records
 
 from grete.errors import StreamNotFound, StreamRecreated
 from grete.spark.pipeline.same_inputs import SameInputs
@@ -74,25 +75,7 @@ class Topics:
 
     def rows(self) -> list[int]:
         """What is committed in the output, sorted."""
-        found, ended = [], 0
-        with closing(
-            Consumer(
-                {
-                    "bootstrap.servers": self._bootstrap,
-                    "group.id": uuid.uuid4().hex,
-                    "enable.partition.eof": True,
-                }
-            )
-        ) as consumer:
-            consumer.assign([TopicPartition(f"{self.name}-out", p, 0) for p in range(2)])
-            while ended < 2:
-                message = consumer.poll(1.0)
-                if message is not None and message.error() is not None:
-                    assert message.error().code() == KafkaError._PARTITION_EOF
-                    ended += 1
-                elif message is not None:
-                    found.append(int(message.value()))
-        return sorted(found)
+        return sorted(int(one.value or b"") for one in topic_records(self._bootstrap, f"{self.name}-out", 2))
 
 
 @pytest.mark.spark
