@@ -12,7 +12,7 @@ export GRETE_HOME ?= $(CURDIR)/.grete
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help setup demo demo-kafka demo-cluster test test-fast test-loaded test-repeated unit lint audit format docs docs-site dist image screenshots durations \
-	check bench bench-kafka spark-versions versions interop fuzz-plans simulate vectors services nightly weekly clock lock clean
+	check bench bench-kafka spark-versions versions interop fuzz-plans simulate vectors services nightly weekly clock soak lock clean
 
 help: ## these lines
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -116,6 +116,10 @@ weekly: nightly test-loaded spark-versions versions ## what nightly does, tests 
 
 clock: services ## jobs while the machine's clock jumps an hour back and forth: sets it, so needs root and nothing beside
 	GRETE_SET_CLOCK=1 $(HARNESS) --workers 1 -q -s tests/fault/test_clock.py
+
+HOURS ?= 2
+soak: services ## five jobs in one home under random faults, every output checked, HOURS=2; as root with a full disk among the faults
+	$(BIN)/python -m grete_workbench.soak --hours $(HOURS) $(ARGS)
 
 spark-versions: $(STAMP) ## tests of whole jobs on the other versions of Spark that grete runs on; fetches each, 400 MB
 	bash scripts/spark_versions.sh

@@ -11,6 +11,7 @@ _WIDTH, _HEIGHT = 640, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 150, 40, 50
 _INK = "#222222"
 _MARKS, _FEW = 8, 30
+_NAME_HEIGHT = 14
 _COLOURS = ("#1b6ca8", "#c1532c", "#3a7d44", "#7a4b94")
 
 
@@ -50,8 +51,10 @@ class Plot:
             at = up.at(value)
             parts.append(_line(_LEFT, at, _WIDTH - _RIGHT, at))
             parts.append(_text(_LEFT - 6, at + 4, _short(value), anchor="end"))
-        for number, (name, points) in enumerate(self.series.items()):
-            parts += _series(name, [(across.at(x), up.at(y)) for x, y in points], _COLOURS[number])
+        drawn = {name: [(across.at(x), up.at(y)) for x, y in points] for name, points in self.series.items()}
+        places = _apart({name: points[-1][1] for name, points in drawn.items()})
+        for number, (name, points) in enumerate(drawn.items()):
+            parts += _series(name, points, _COLOURS[number], places[name])
         return "\n".join([*parts, "</svg>", ""])
 
 
@@ -86,13 +89,22 @@ class _AxisFrom0(_Axis):
         return [round(number * self._step, 9) for number in range(self._steps + 1)]
 
 
-def _series(name: str, points: Sequence[tuple[float, float]], colour: str) -> list[str]:
+def _apart(ends: Mapping[str, float]) -> dict[str, float]:
+    """Where the names of lines stand that end there, none upon another."""
+    found: dict[str, float] = {}
+    lowest = math.inf
+    for name, y in sorted(ends.items(), key=lambda one: -one[1]):
+        lowest = found[name] = round(min(y, lowest - _NAME_HEIGHT), 1)
+    return found
+
+
+def _series(name: str, points: Sequence[tuple[float, float]], colour: str, name_at: float) -> list[str]:
     path = " ".join(f"{x},{y}" for x, y in points)
-    x, y = points[-1]
+    x = points[-1][0]
     return [
         f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>',
         *(f'<circle cx="{x}" cy="{y}" r="3" fill="{colour}"/>' for x, y in points if len(points) <= _FEW),
-        _text(x + 8, y + 4, name, fill=colour),
+        _text(x + 8, name_at + 4, name, fill=colour),
     ]
 
 

@@ -76,7 +76,7 @@ class FilesLeftOpen:
 
     def _begin_timer(self) -> None:
         self._timer = threading.Timer(self._idle_s, self.close_idle)
-        self._timer.daemon = True
+        self._timer.daemon, self._timer.name = True, "grete-stores-left-open"
         self._timer.start()
 
     def close_idle(self) -> None:
