@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from types import TracebackType
 
 from grete.clock import Clock
@@ -35,26 +36,18 @@ def open_publishers(
     There is one for each of the `systems` that it reads from where the job has a group. Leaving the context, for
     whatever reason, is the container's end.
     """
+    task, publishers = assignment.settings.task, list[OffsetPublisher]()
+    ssps_of_tasks = [[str(ssp) for ssp in one.ssps] for one in assignment.tasks]
     with ExitStack() as held:
-        yield OffsetPublishers(
-            [
-                held.enter_context(_publisher(assignment, name, system, clock, shown))
-                for name, system in systems.items()
-                if (shown := _shown(assignment, name, starting))
-                and assignment.settings.task.shown_group(assignment.job, name)
-            ]
-        )
-
-
-def _publisher(
-    assignment: Assignment, name: str, system: System, clock: Clock, shown: NextOffsets
-) -> OffsetPublisher:
-    task = assignment.settings.task
-    group = task.shown_group(assignment.job, name)
-    assert group is not None, "it was asked for"
-    fence = assignment.fence if name == task.commit_system else None
-    progress = GroupProgress([[str(ssp) for ssp in task.ssps] for task in assignment.tasks], shown)
-    return OffsetPublisher(lambda: system.group_offsets(group, fence), progress, clock)
+        for name, system in systems.items():
+            shown, group = _shown(assignment, name, starting), task.shown_group(assignment.job, name)
+            if not shown or group is None:
+                continue
+            fence = assignment.fence if name == task.commit_system else None
+            opens = partial(system.group_offsets, group, fence)
+            progress = GroupProgress(ssps_of_tasks, shown)
+            publishers.append(held.enter_context(OffsetPublisher(opens, progress, clock)))
+        yield OffsetPublishers(publishers)
 
 
 def _shown(assignment: Assignment, system: str, starting: NextOffsets) -> dict[str, int]:

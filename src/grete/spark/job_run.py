@@ -52,8 +52,8 @@ def run_job(
 
             kafka_system = kafka_system_of(assignment)
             spark = build_session(app_name(assignment), settings, kafka_system=kafka_system)
-            if settings.autosizing.decides and settings.autosizing.executors is not None:
-                ask_for_executors(spark.sparkContext, settings.autosizing.executors)
+            if (decided := settings.autosizing.executors) is not None:
+                ask_for_executors(spark.sparkContext, decided)
             shipped = ship(spark.sparkContext, settings, archives)
             check_executors(spark.sparkContext, settings, stores=None, shipped=shipped)
             failpoint("container.session-started")

@@ -235,10 +235,6 @@ class SoakJob:
             self._process.kill()
             return self._process.wait()
 
-    def log_end(self) -> str:
-        """The end of its coordinator's log."""
-        return (self.folder / "coordinator.log").read_text(errors="replace")[-3_000:]
-
 
 def _key(partition: int, offset: int) -> bytes:
     return b"p%d-k%d" % (partition, offset % KEYS)

@@ -15,8 +15,7 @@ class AutosizingSettings(Section):
     least = Setting(keys.AUTOSIZING_LEAST)
     most = OptionalSetting(keys.AUTOSIZING_MOST)
     """None is as many as tasks."""
-    executors = OptionalSetting(keys.AUTOSIZING_EXECUTORS)
-    """What was decided for a pipeline; None before."""
+    _executors = OptionalSetting(keys.AUTOSIZING_EXECUTORS)
     least_executors = Setting(keys.AUTOSIZING_LEAST_EXECUTORS)
     most_executors = OptionalSetting(keys.AUTOSIZING_MOST_EXECUTORS)
     """None where the job is none that needs it."""
@@ -29,6 +28,11 @@ class AutosizingSettings(Section):
     def decides(self) -> bool:
         """Whether the coordinator decides, and no program outside."""
         return self.is_enabled and self.policy is SizingPolicy.LAG
+
+    @property
+    def executors(self) -> int | None:
+        """What the coordinator has decided for a pipeline; None before, and where it decides nothing."""
+        return self._executors if self.decides else None
 
     @property
     def lag_s(self) -> float:

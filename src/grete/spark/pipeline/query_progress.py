@@ -60,11 +60,12 @@ class ProgressReader:
         self._seen = last.timestamp()
         for report in map(orjson.loads, reversed(found)):
             self._late.note(report)
-            there = None if self._executors is None else self._executors()
-            yield metrics_of(report, self._sources, self._page, there)
+            yield metrics_of(report, self._sources, self._page)
+        if self._executors is not None:
+            yield self.standing()
 
     def standing(self) -> Metrics:
-        """What is known before any report."""
+        """What is known without a report."""
         return {} if self._executors is None else {"spark.query": {"executors": Level(self._executors())}}
 
     def close(self) -> None:
@@ -72,9 +73,7 @@ class ProgressReader:
         self._late.say()
 
 
-def metrics_of(
-    report: Mapping[str, Any], sources: Sequence[str], page: str | None = None, executors: int | None = None
-) -> Metrics:
+def metrics_of(report: Mapping[str, Any], sources: Sequence[str], page: str | None = None) -> Metrics:
     """The metrics of one report: counters are additions, gauges what is now.
 
     A trigger without a batch has rates alone; its durations are those of looking for input.
@@ -93,8 +92,6 @@ def metrics_of(
         query["watermark-ms"] = Level(round(datetime.fromisoformat(watermark).timestamp() * 1000))
     if page:
         query["page"] = Level(page)
-    if executors is not None:
-        query["executors"] = Level(executors)
     operators = report.get("stateOperators", ())
     if operators:
         query["late-rows-dropped"] = Count(dropped_rows(report))

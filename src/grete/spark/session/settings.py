@@ -74,8 +74,8 @@ def session_settings(app_name: str, given: Settings, kafka_system: str | None = 
     if local_cores(settings["spark.master"]) is not None:
         settings.setdefault(DAEMON, _WORKER_DAEMON)
     settings.setdefault(TIME_ZONE, BEFORE)
-    if given.autosizing.decides and given.autosizing.executors is not None:
-        settings[INSTANCES] = str(given.autosizing.executors)  # a restart begins with what was decided
+    if (decided := given.autosizing.executors) is not None:
+        settings[INSTANCES] = str(decided)  # a restart begins with what was decided
     return settings
 
 
