@@ -94,12 +94,9 @@ class World:
             match action:
                 case Grant(revision):
                     self.served = self.models[revision]
-                case Launch(container, launch):
+                case Launch(container, launch, barrier=barrier):
                     self.fence(container)  # it does so before anything else
-                    spec = self.served[container]
-                    self.incarnations.append(
-                        Incarnation(container, launch, frozenset(spec.tasks), spec.query, spec.process)
-                    )
+                    self.launch(container, launch, barrier)
                 case FenceOff(container, _):
                     self.fence(container)
                 case RaiseFence(container, _):
@@ -110,6 +107,15 @@ class World:
                         self.end(self.alive(container), -9)
                 case Pause(container) | Run(container) | RequestStop(container):
                     self.send(container, action)
+
+    def launch(self, container: ContainerId, launch: int, barrier: int) -> None:
+        """One that gets ready has no task; the query and the process are those of the model that waits."""
+        spec = (self.models[barrier] if barrier else self.served)[container]
+        tasks = frozenset() if barrier else frozenset(spec.tasks)
+        one = Incarnation(container, launch, tasks, spec.query, spec.process)
+        if barrier:
+            one.commands, one.asked = [Pause(container, barrier)], barrier
+        self.incarnations.append(one)
 
     def send(self, container: ContainerId, word: Action) -> None:
         """Only the last word is on the board."""

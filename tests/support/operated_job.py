@@ -41,6 +41,8 @@ def work(assignment, control, on_batch):
     deaf = assignment.settings.raw.get("test.deaf") == str(assignment.container_id)
     if assignment.settings.raw.get("test.unfit") == str(assignment.container_id):
         raise ConfigError("test.unfit: this container cannot work with it")
+    while assignment.warms_up and not control.is_set():
+        control.wait(1)
     system.raise_fence([assignment.fence])
     batch = 0
     while deaf or not control.is_set():

@@ -51,6 +51,8 @@ class Assignment:
     input_uids: Mapping[SystemStream, str] = field(default_factory=dict)
     fence_epoch: int | None = None
     """Higher than `epoch` since the container has given tasks away; None is `epoch`."""
+    warms_up: bool = False
+    """It has no tasks: the container gets ready for those that it is to have."""
 
     @property
     def ssps(self) -> tuple[SystemStreamPartition, ...]:
@@ -101,6 +103,7 @@ def parse_assignment(document: Any, folder: Path) -> Assignment:
         serial=read.serial,
         until_drained=read.until_drained,
         fence_epoch=read.fence_epoch,
+        warms_up=read.warms_up,
         input_uids={SystemStream.parse(stream): uid for stream, uid in read.input_uids.items()},
     )
 

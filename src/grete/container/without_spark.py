@@ -22,6 +22,7 @@ from grete.container.own_process import in_its_place, stop_on_signals
 from grete.container.process_state import ProcessState
 from grete.container.resources import open_resources
 from grete.container.standby import follow
+from grete.container.warm_up import warm_up
 from grete.environment import CONTAINER_ID
 from grete.exit_report import run_and_report
 from grete.model.ending import ContainerEnd
@@ -38,6 +39,8 @@ def run_container(
 
     def work(assignment: Assignment, control: Control, on_batch: OnBatch) -> Ended:
         with in_its_place(assignment, home, own_process=own_process):
+            if assignment.warms_up:
+                return warm_up(assignment, home, kept, control)
             if assignment.is_standby:
                 control.on_at_work()
                 return follow(assignment, home, control)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 
+from msgspec.structs import replace
+
 from grete.checkpoint.applied_startpoints import read_applied
 from grete.checkpoint.lag import active_tasks
 from grete.checkpoint.names import checkpoint_log_name
@@ -44,6 +46,8 @@ class ContainerService:
         self._stream = stream
         self._run_id = run_id
         self._served: tuple[Settings, JobModel] | None = None
+        self.coming: Settings | None = None
+        """The configuration of the model that is to be served next: containers get ready for it."""
         self._progress = ReportedProgress(clock)
         self._startpoints = StartpointHandOver(stream, clock, self._applied_startpoints)
         self.until_drained = False
@@ -90,19 +94,28 @@ class ContainerService:
         # never the other way round
         slot = None if self.loop is None else self.loop.registry.slot(ContainerId(container_id))
         settings, model = self.serving()
-        container = model.containers.get(ContainerId(container_id))
-        if container is None or slot is None:
+        if slot is None:
             return None
-        pending = self._pending_starts(container)
-        return AssignmentMessage(
+        assigned = AssignmentMessage(
             job=self._job,
-            container_id=container.id,
+            container_id=ContainerId(container_id),
             epoch=slot.epoch,
             fence_epoch=slot.fence,
             serial=slot.serial,
             run_id=self._run_id,
-            until_drained=self.until_drained,
             config=dict(settings.raw),
+            tasks=(),
+        )
+        if not slot.has_tasks:
+            coming = settings if self.coming is None else self.coming
+            return replace(assigned, config=dict(coming.raw), warms_up=True)
+        container = model.containers.get(assigned.container_id)
+        if container is None:
+            return None
+        pending = self._pending_starts(container)
+        return replace(
+            assigned,
+            until_drained=self.until_drained,
             input_uids={str(one): uid for one, uid in read_input_uids(self._stream).items()},
             tasks=tuple(
                 Task.of(task, PendingRequest.of(pending.get(task.name, PendingStart())))

@@ -115,6 +115,7 @@ class CoordinatedJob:
     def _changed_to(self, plan: JobPlan, cause: str) -> ModelChanged:
         self._revision += 1
         self._plans[self._revision] = plan
+        self._view.containers.coming = plan.settings
         mode = "until-drained" if self._view.containers.until_drained else ""
         deadline_s = self._settings.coordinator.shutdown_s
         return ModelChanged(self._revision, container_specs(plan, mode=mode), deadline_s, cause)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from grete.coordinator import reconfigure, retry
+from grete.coordinator import reconfigure, retry, warm_up
 from grete.coordinator.events import (
     Action,
     ContainerAtWork,
@@ -33,7 +33,7 @@ from grete.coordinator.events import (
     StopRequested,
     Tick,
 )
-from grete.coordinator.reconfigure import Decision, cut_off, fields, launch
+from grete.coordinator.incarnations import AT_REST, Decision, cut_off, fields, launch, leave
 from grete.coordinator.state import FINAL, ContainerState, Failures, Phase, State
 from grete.model.ending import ExitCode
 from grete.model.ids import ContainerId
@@ -104,7 +104,8 @@ def _exited(state: State, event: ContainerExited, now_s: float) -> Decision:
         return state, ()  # an incarnation that has been replaced, or a report that came twice
     record = RecordHistory("container-exited", _exit_details(state, container, event))
     is_clean = event.exit_code in (ExitCode.OK, ExitCode.STOPPED)
-    state = fields(state, event.container, **reconfigure.AT_REST, broke_off=not is_clean)
+    broke_off = not is_clean and container.spec.tasks != ""
+    state = fields(state, event.container, **AT_REST, broke_off=broke_off)
     state, actions = _after_exit(state, container, event, now_s)
     return state, (record, *actions)
 
@@ -136,7 +137,7 @@ def _after_exit(state: State, before: ContainerState, event: ContainerExited, no
     if state.phase is Phase.STOPPING:
         return _finish_when_all_done(fields(state, id_, done=True)), ()
     if id_ not in state.specs and (state.pending is None or id_ not in state.pending.specs):
-        state, left = reconfigure.leave(state, id_)
+        state, left = leave(state, id_)
         state, actions = _settle(state, now_s)
         return state, (*left, *actions)
     if before.held:
@@ -149,7 +150,9 @@ def _after_exit(state: State, before: ContainerState, event: ContainerExited, no
 
 
 def _launch_or_wait(state: State, id_: ContainerId, now_s: float) -> Decision:
-    """Launch it again, unless its tasks are about to move: then the grant launches it."""
+    """Launch it again, unless its tasks are about to move: then the grant launches it, if it is not to get ready."""
+    if state.pending is not None and warm_up.comes(state, id_):
+        return warm_up.launch_again(state, id_, state.pending)
     if reconfigure.is_moving(state, id_):
         return reconfigure.grant_when_free(state, now_s)
     state, action = launch(state, id_)
@@ -173,6 +176,9 @@ def _failed(state: State, before: ContainerState, event: ContainerExited, now_s:
     message = f"container {id_} ended with code {event.exit_code}: {event.reason}".strip()
     if before.untried and event.exit_code not in _OF_RECORDS and not _is_standby(state, id_):
         state = fields(state, id_, failures=Failures())
+        if state.pending is not None and warm_up.comes(state, id_):  # nobody has paused for this change
+            state = fields(state, id_, restart_at_s=state.pending.warm_up_until_s)
+            return state, (Retreat(id_, message),)
         return (state, (Retreat(id_, message),)) if state.pending is None else _settle(state, now_s)
     state = fields(state, id_, given_up=True)
     if _is_standby(state, id_) or (not state.retry.fail_job and event.exit_code != ExitCode.CONFIG):

@@ -175,11 +175,15 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Start the container as incarnation `launch`, on the host that an operator has asked for, if one has."""
+    """Start the container as incarnation `launch`, on the host that an operator has asked for, if one has.
+
+    With a `barrier` it has no tasks yet: it gets ready, and waits for them as one that pauses there.
+    """
 
     container: ContainerId
     launch: int
     host: str = ""
+    barrier: int = 0
 
 
 @dataclass(frozen=True, slots=True)

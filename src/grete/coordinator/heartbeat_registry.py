@@ -16,7 +16,7 @@ class ContainerSlot:
     """The current incarnation of a container: its epoch, its directive, and its last heartbeat (monotonic).
 
     `serial` numbers what it is to run. `fence` is the epoch of its commits: its own, or a higher one since it has
-    given tasks away.
+    given tasks away. One that only gets ready so far `has_tasks` from when it is commanded to run, and not before.
     """
 
     epoch: int
@@ -25,6 +25,7 @@ class ContainerSlot:
     serial: int
     heartbeat_s: float
     fence: int
+    has_tasks: bool = True
 
 
 class HeartbeatRegistry:
@@ -63,9 +64,13 @@ class HeartbeatRegistry:
             slot = self._slots.get(container)
             if slot is None or slot.directive.action is Command.STOP:
                 return
-            serial = directive.number if directive.action is Command.RUN else slot.serial
+            runs = directive.action is Command.RUN
+            serial = directive.number if runs else slot.serial
             fence = slot.fence if fence is None else fence
-            self._slots[container] = replace(slot, directive=directive, serial=serial, fence=fence)
+            has_tasks = runs or slot.has_tasks
+            self._slots[container] = replace(
+                slot, directive=directive, serial=serial, fence=fence, has_tasks=has_tasks
+            )
             self._answer(container)
 
     def clear(self, container: ContainerId, launch: int) -> None:

@@ -163,7 +163,9 @@ class CoordinatorLoop:
         self._records[container] = record
         run = Directive(Command.RUN, record.serial)
         now_s = self.clock.monotonic_s()
-        slot = ContainerSlot(record.epoch, number, run, record.serial, now_s, record.fence)
+        slot = ContainerSlot(
+            record.epoch, number, run, record.serial, now_s, record.fence, has_tasks=record.tasks != ""
+        )
         self.registry.assign(container, slot)
         self._record("container-adopted", {"container": container, "epoch": str(record.epoch)})
         failpoint("change.adopted")
@@ -201,8 +203,8 @@ class CoordinatorLoop:
             case Grant(revision):
                 self._job.serve(revision)
                 failpoint("change.granted")
-            case Launch(container, launch, host):
-                self._launch(container, launch, host)
+            case Launch():
+                self._launch(action)
             case Pause(container, revision):
                 self.registry.direct(container, Directive(Command.PAUSE, revision))
             case Run(container):
@@ -234,16 +236,27 @@ class CoordinatorLoop:
         self._record("stepped-down", {"reason": reason})
         raise SteppedDown(f"epoch {self._renewal.epoch} lets another coordinator lead: {reason}")
 
-    def _launch(self, container: ContainerId, launch: int, host: str) -> None:
+    def _launch(self, action: Launch) -> None:
+        container, launch, host = action.container, action.launch, action.host
         epoch = container_epoch(self._renewal.epoch, launch)
         self._launches[epoch] = (container, launch)
         self._serial += 1
         spec = self.state.containers[container].spec
         record = LaunchRecord(epoch, self._serial, "", spec.tasks, spec.query, spec.process, epoch)
         self._write_record(container, record)
-        run = Directive(Command.RUN, self._serial)
-        now_s = self.clock.monotonic_s()
-        self.registry.assign(container, ContainerSlot(epoch, launch, run, self._serial, now_s, epoch))
+        begins = Directive(Command.RUN, self._serial)
+        if action.barrier:
+            begins = Directive(Command.PAUSE, action.barrier)
+        slot = ContainerSlot(
+            epoch,
+            launch,
+            begins,
+            self._serial,
+            self.clock.monotonic_s(),
+            epoch,
+            has_tasks=spec.tasks != "",
+        )
+        self.registry.assign(container, slot)
         _log.info("launching container %s, epoch %s", container, epoch)
         try:
             environment, last = self._job.environment(container, epoch), self._job.preferred_host(container)

@@ -1,8 +1,10 @@
 """How a running job changes to another model: a barrier over the containers that it touches, and over no others.
 
-1. Containers whose tasks differ are asked to pause: their query ends at a batch boundary, its commit being durable.
-2. Each says that it has paused, or ends; one that does neither until the deadline is fenced off and killed.
-3. When none of them holds a task any more, their fences are raised, and the new model is granted: served, and
+1. Containers that come are started without tasks, and get ready: no task waits for a process that starts
+   (`coordinator.warm_up`).
+2. Containers whose tasks differ are asked to pause: their query ends at a batch boundary, its commit being durable.
+3. Each says that it has paused, or ends; one that does neither until the deadline is fenced off and killed.
+4. When none of them holds a task any more, their fences are raised, and the new model is granted: served, and
    the containers are commanded to run it. A container's report is believed of its own progress only: one that has
    reported a pause and did not pause, or for which another process did, commits nothing for tasks that others have
    now.
@@ -14,16 +16,13 @@ no task changes hands.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
+from grete.coordinator import warm_up
 from grete.coordinator.events import (
     Action,
     ContainerLoaded,
     ContainerPaused,
-    FenceOff,
     Grant,
-    Kill,
-    Launch,
     ModelChanged,
     Pause,
     RaiseFence,
@@ -32,22 +31,9 @@ from grete.coordinator.events import (
     RequestStop,
     Run,
 )
+from grete.coordinator.incarnations import AT_REST, Decision, cut_off, fields, launch, leave
 from grete.coordinator.state import ContainerSpec, ContainerState, Failures, PendingModel, Phase, Specs, State
 from grete.model.ids import ContainerId
-
-Decision = tuple[State, tuple[Action, ...]]
-AT_REST: dict[str, Any] = {
-    "running": False,
-    "fence": 0,
-    "pausing": False,
-    "paused": False,
-    "unsure": False,
-    "replacing": False,
-    "kill_at_s": None,
-    "asked": "",
-    "committed": False,
-}
-"""The fields of a container that has no incarnation."""
 
 
 def model_changed(state: State, event: ModelChanged, now_s: float) -> Decision:
@@ -55,13 +41,34 @@ def model_changed(state: State, event: ModelChanged, now_s: float) -> Decision:
     if state.phase is not Phase.RUNNING:
         return state, ()
     pending = PendingModel(event.revision, event.specs, now_s + event.deadline_s, event.cause)
-    barriers = state.barriers
-    began_s = now_s if barriers.began_s is None else barriers.began_s
-    barriers = replace(barriers, started=barriers.started + 1, began_s=began_s)
+    barriers = replace(state.barriers, started=state.barriers.started + 1)
+    state, left = _leave_all(state, {**state.specs, **pending.specs})
     state = replace(state, pending=pending, barriers=barriers)
+    if _waited_for(state, pending):
+        state, actions = warm_up.begin(state, pending, now_s)
+        if actions:
+            return state, (*left, *actions)
+    state, actions = _begin_barrier(state, pending, now_s)
+    return state, (*left, *actions)
+
+
+def _leave_all(state: State, wanted: Specs) -> Decision:
+    """Forget containers that do not run and are in no model any more."""
     actions: list[Action] = []
-    dismissed = [id_ for id_, one in state.containers.items() if one.paused and id_ not in pending.specs]
-    for id_ in [*_waited_for(state, pending), *sorted(dismissed)]:
+    for id_, container in state.containers.items():
+        if id_ not in wanted and not container.running:
+            state, more = leave(state, id_)
+            actions += more
+    return state, tuple(actions)
+
+
+def _begin_barrier(state: State, pending: PendingModel, now_s: float) -> Decision:
+    """Ask for what the waiting model needs: pauses, and the ends of those that have no place in it."""
+    actions: list[Action] = []
+    if state.barriers.began_s is None:
+        state = replace(state, barriers=replace(state.barriers, began_s=now_s))
+    gone = [id_ for id_, one in state.containers.items() if one.running and id_ not in pending.specs]
+    for id_ in sorted({*_waited_for(state, pending), *gone}):
         state, action = _ask_to_let_go(state, id_, pending)
         actions += action
     state, more = grant_when_free(state, now_s)
@@ -87,7 +94,7 @@ def _waited_for(state: State, pending: PendingModel) -> list[ContainerId]:
     return sorted(
         id_
         for id_, one in state.containers.items()
-        if one.running and not one.paused and not _keeps_tasks(id_, one, pending.specs)
+        if one.running and one.spec.tasks and not one.paused and not _keeps_tasks(id_, one, pending.specs)
     )
 
 
@@ -124,9 +131,17 @@ def loaded(state: State, event: ContainerLoaded) -> Decision:
 
 
 def grant_when_free(state: State, now_s: float) -> Decision:
-    """Grant the waiting model when every container that had to let go has done so."""
+    """Grant the waiting model when every container that had to let go has done so.
+
+    They are asked to when those that come are ready.
+    """
     pending = state.pending
-    if pending is None or _waited_for(state, pending):
+    if pending is None or warm_up.goes_on(state, pending, now_s):
+        return state, ()
+    if pending.warm_up_until_s is not None:
+        pending = warm_up.ended(pending, now_s)
+        return _begin_barrier(replace(state, pending=pending), pending, now_s)
+    if _waited_for(state, pending):
         return state, ()
     return _grant(state, pending, now_s)
 
@@ -135,11 +150,8 @@ def _grant(state: State, pending: PendingModel, now_s: float) -> Decision:
     state, fences = _raise_fences(state, pending)
     barriers = replace(state.barriers, ended=state.barriers.ended + 1)
     state = replace(state, pending=None, specs=pending.specs, revision=pending.revision, barriers=barriers)
-    actions: list[Action] = [*fences, Grant(pending.revision)]
-    for id_, container in state.containers.items():
-        if id_ not in pending.specs and not container.running:
-            state, more = leave(state, id_)
-            actions += more
+    state, left = _leave_all(state, pending.specs)
+    actions: list[Action] = [*fences, Grant(pending.revision), *left]
     for id_ in sorted(pending.specs):
         state, more = _bring_up(state, id_, pending, now_s)
         actions += more
@@ -151,7 +163,7 @@ def _raise_fences(state: State, pending: PendingModel) -> Decision:
     actions: list[Action] = []
     for id_ in sorted(state.containers):
         container = state.containers[id_]
-        if container.running and not _keeps_tasks(id_, container, pending.specs):
+        if container.running and container.spec.tasks and not _keeps_tasks(id_, container, pending.specs):
             number = state.launches + 1
             state = fields(replace(state, launches=number), id_, fence=number)
             actions.append(RaiseFence(id_, number))
@@ -206,6 +218,8 @@ def _is_at_work(state: State, id_: ContainerId) -> bool:
 def tick(state: State, now_s: float) -> Decision:
     """At the deadline, containers that still hold tasks are fenced off and killed: others have waited for long."""
     pending = state.pending
+    if pending is not None and pending.warm_up_until_s is not None:
+        return grant_when_free(state, now_s)
     if pending is None or now_s < pending.deadline_s:
         return state, ()
     actions: list[Action] = []
@@ -230,51 +244,3 @@ def measured(state: State, now_s: float) -> State:
     if any(one.running and (one.unsure or one.replacing) for one in state.containers.values()):
         return state
     return replace(state, barriers=replace(barriers, began_s=None, last_s=now_s - barriers.began_s))
-
-
-def leave(state: State, id_: ContainerId) -> Decision:
-    """A container that does not run is not in the model any more.
-
-    When it broke off, the fence says that its last batch will never commit: no later incarnation informs its readers.
-    """
-    broke_off = state.containers[id_].broke_off
-    state = without(state, id_)
-    if not broke_off:
-        return state, ()
-    number = state.launches + 1
-    return replace(state, launches=number), (FenceOff(id_, number),)
-
-
-def cut_off(state: State, id_: ContainerId) -> Decision:
-    """Fence first: a process that can not be killed from here can not commit either."""
-    number = state.launches + 1
-    return replace(state, launches=number), (FenceOff(id_, number), Kill(id_))
-
-
-def launch(state: State, id_: ContainerId) -> tuple[State, Launch]:
-    """A new incarnation with what is in force."""
-    number = state.launches + 1
-    before = state.containers.get(id_, ContainerState())
-    now = replace(
-        before,
-        spec=state.specs[id_],
-        launch=number,
-        **{**AT_REST, "running": True},
-        broke_off=False,
-        done=False,
-        given_up=False,
-        restart_at_s=None,
-        host="",
-    )
-    action = Launch(id_, number, before.host)
-    return replace(state, launches=number, containers={**state.containers, id_: now}), action
-
-
-def fields(state: State, id_: ContainerId, **changed: Any) -> State:
-    """The state with some fields of one container changed."""
-    return replace(state, containers={**state.containers, id_: replace(state.containers[id_], **changed)})
-
-
-def without(state: State, id_: ContainerId) -> State:
-    """The state without a container."""
-    return replace(state, containers={other: one for other, one in state.containers.items() if other != id_})

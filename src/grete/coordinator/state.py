@@ -43,8 +43,8 @@ class Failures:
 class ContainerSpec:
     """Fingerprints of what a container runs: equal ones need nothing done (S0-24).
 
-    `tasks` covers tasks and their SSPs, `query` what a streaming query is built from, `process` what a Spark
-    application is started with.
+    `tasks` covers tasks and their SSPs, empty where it was given none; `query` what a streaming query is built from,
+    `process` what a Spark application is started with.
     """
 
     tasks: str = ""
@@ -99,12 +99,17 @@ class ContainerState:
 
 @dataclass(frozen=True, slots=True)
 class PendingModel:
-    """A model that waits until the containers that lose tasks have let go of them: never two writers for a task."""
+    """A model that waits until the containers that lose tasks have let go of them: never two writers for a task.
+
+    They have until `deadline_s`. They are not asked yet while `warm_up_until_s` says how long containers that come
+    may take to get ready; it is None when they are.
+    """
 
     revision: int
     specs: Specs
     deadline_s: float
     cause: str = ""
+    warm_up_until_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

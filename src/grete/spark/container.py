@@ -74,9 +74,12 @@ def _work(
     # not before now: a container without pyspark has to be able to say so
     try:
         from grete.container.standby import follow
-        from grete.spark.job_run import run_job
+        from grete.container.warm_up import warm_up
+        from grete.spark.job_run import open_spark, run_job
     except ModuleNotFoundError as error:
         raise MissingExtra(str(error.name), "spark") from error
+    if assignment.warms_up:
+        return warm_up(assignment, home, kept, control, lambda: open_spark(assignment, home))
     if assignment.is_standby:
         control.on_at_work()
         return follow(assignment, home, control)

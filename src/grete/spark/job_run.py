@@ -6,6 +6,9 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
 from grete.clock import Clock, SystemClock
 from grete.container.assignment import Assignment
 from grete.container.control import Ended, Interruption
@@ -14,7 +17,7 @@ from grete.container.process_state import ProcessState
 from grete.container.resources import open_resources
 from grete.failpoints import failpoint
 from grete.spark.executors.preflight import check_executors
-from grete.spark.executors.shipping import ship
+from grete.spark.executors.shipping import Shipped, ship
 from grete.spark.session.container_session import app_name, build_context, build_session, kafka_system_of
 from grete.spark.session.executor_count import ask_for_executors
 from grete.spark.stream_task import SparkEngine
@@ -44,29 +47,55 @@ def run_job(
     """
     clock = SystemClock() if clock is None else clock
     settings = assignment.settings
-    archives = assignment.state_directory(home).parent / "shipped"
     with open_resources(assignment, home, clock, kept) as (started, publishers):
         if settings.job.is_pipeline:
             # with all sinks: 0.08 s of a start that StreamTasks do not need
             from grete.spark.pipeline.run import PipelineRun
 
-            kafka_system = kafka_system_of(assignment)
-            spark = build_session(app_name(assignment), settings, kafka_system=kafka_system)
-            if (decided := settings.autosizing.executors) is not None:
-                ask_for_executors(spark.sparkContext, decided)
-            shipped = ship(spark.sparkContext, settings, archives)
-            check_executors(spark.sparkContext, settings, stores=None, shipped=shipped)
+            spark = _session_with_executors(assignment, home)
             failpoint("container.session-started")
             with closing(PipelineRun(spark, started, stop, publishers)) as run:
                 run.on_progress, run.on_outputs = on_progress, on_outputs
                 ended = run.execute(on_batch, on_at_work)
         else:
-            context = build_context(app_name(assignment), settings)
-            shipped = ship(context, settings, archives)
-            check_executors(context, settings, assignment.store_directory(home), shipped)
+            context, shipped = _context_with_executors(assignment, home)
             failpoint("container.session-started")
             on_at_work()
             engine = SparkEngine(context, kept=kept, shipped=shipped)
             ended = run_epoch(started, engine, stop, clock, on_batch, publishers, kept)
         failpoint("container.drained")
         return ended
+
+
+def open_spark(assignment: Assignment, home: Path) -> None:
+    """What `run_job` begins with: the process's session or context, and executors that have what the job needs.
+
+    Raises:
+        GreteError: see `build_session`, `ship` and `check_executors`.
+    """
+    if assignment.settings.job.is_pipeline:
+        _session_with_executors(assignment, home)
+    else:
+        _context_with_executors(assignment, home)
+
+
+def _session_with_executors(assignment: Assignment, home: Path) -> SparkSession:
+    settings, kafka_system = assignment.settings, kafka_system_of(assignment)
+    spark = build_session(app_name(assignment), settings, kafka_system=kafka_system)
+    if (decided := settings.autosizing.executors) is not None:
+        ask_for_executors(spark.sparkContext, decided)
+    shipped = ship(spark.sparkContext, settings, _archives(assignment, home))
+    check_executors(spark.sparkContext, settings, stores=None, shipped=shipped)
+    return spark
+
+
+def _context_with_executors(assignment: Assignment, home: Path) -> tuple[SparkContext, Shipped]:
+    settings = assignment.settings
+    context = build_context(app_name(assignment), settings)
+    shipped = ship(context, settings, _archives(assignment, home))
+    check_executors(context, settings, assignment.store_directory(home), shipped)
+    return context, shipped
+
+
+def _archives(assignment: Assignment, home: Path) -> Path:
+    return assignment.state_directory(home).parent / "shipped"

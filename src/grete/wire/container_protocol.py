@@ -176,7 +176,7 @@ class AssignmentMessage(Struct, frozen=True, kw_only=True):
 
     `epoch` is that of its incarnation, `fence_epoch` the one of its commits: higher since it has given tasks away.
     `input_uids` identify the inputs that the job model was made of, by `system.stream`: a later one may have its
-    name.
+    name. One that `warms_up` has no tasks: the container gets ready for those that it is to have.
     """
 
     job: JobId
@@ -189,6 +189,7 @@ class AssignmentMessage(Struct, frozen=True, kw_only=True):
     config: dict[str, str]
     input_uids: dict[str, str] = {}
     tasks: tuple[Task, ...]
+    warms_up: bool = False
 
 
 def decode(data: bytes, kind: type[T]) -> T:

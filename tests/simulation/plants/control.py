@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from grete.coordinator import coordinator, loop, reconfigure
+from grete.coordinator import coordinator, loop, reconfigure, warm_up
 from grete.coordinator import decide as deciding
 from grete.coordinator.coordinated import CoordinatedJob
 from grete.coordinator.events import Kill, Launch
 from grete.coordinator.loop import CoordinatorLoop
-from grete.coordinator.state import ContainerState, State
+from grete.coordinator.state import ContainerSpec, ContainerState, State
 from grete.metadata import launches
 from grete.model.ending import ExitCode
 from grete.model.ids import ContainerId
@@ -96,14 +96,17 @@ def _any_incarnation(replaced: Replaced) -> None:
 def _launch_number_reused(replaced: Replaced) -> None:
     launch = reconfigure.launch
 
-    def again(state: State, id_: ContainerId) -> tuple[State, Launch]:
+    def again(
+        state: State, id_: ContainerId, spec: ContainerSpec | None = None, barrier: int = 0
+    ) -> tuple[State, Launch]:
         before = state.containers.get(id_, ContainerState())
         if before.launch == 0:
-            return launch(state, id_)
-        state, _ = launch(state, id_)
+            return launch(state, id_, spec, barrier)
+        state, action = launch(state, id_, spec, barrier)
         state = reconfigure.fields(state, id_, launch=before.launch)
-        return state, Launch(id_, before.launch)
+        return state, replace(action, launch=before.launch)
 
+    replaced(warm_up, "launch", again)
     replaced(reconfigure, "launch", again)
     replaced(deciding, "launch", again)
 

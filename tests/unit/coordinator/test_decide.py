@@ -198,15 +198,16 @@ def test_who_gives_tasks_away_is_fenced_before_the_others_are_served_them() -> N
     """Its reports may be forged or late: the fence, and not its word, keeps a task's second writer out."""
     apart = {ZERO: ContainerSpec("one task", "q", "p"), ONE: ContainerSpec("the other", "q", "p")}
     asked, _ = decide(started(None, ZERO), ModelChanged(2, apart), 1)
+    asked, _ = decide(asked, ContainerPaused(ONE, 2, 2), 1)
     _, actions = decide(asked, ContainerPaused(ZERO, 1, 2), 1)
-    assert actions == (RaiseFence(ZERO, 2), Grant(2), Run(ZERO), Launch(ONE, 3))
+    assert actions == (RaiseFence(ZERO, 3), Grant(2), Run(ZERO), Run(ONE))
 
 
 def test_changes_of_the_model_are_counted_and_the_last_one_is_timed() -> None:
     apart = {ZERO: ContainerSpec("one task", "q", "p"), ONE: ContainerSpec("the other", "q", "p")}
-    state = started(None, ZERO)
+    state = started(None, ZERO, ONE)
     assert state.barriers == Barriers(started=1, ended=1)
-    state, _ = decide(state, ModelChanged(2, apart), 10)
+    state, _ = decide(state, ModelChanged(2, {**apart, ONE: state.specs[ONE]}), 10)
     assert state.barriers == Barriers(started=2, ended=1, began_s=10), (
         "one container holds a task of the other's"
     )
@@ -220,7 +221,7 @@ def test_changes_of_the_model_are_counted_and_the_last_one_is_timed() -> None:
 
 def test_a_change_whose_deadline_cuts_a_container_off_is_counted() -> None:
     apart = {ZERO: ContainerSpec("one task", "q", "p"), ONE: ContainerSpec("the other", "q", "p")}
-    state, _ = decide(started(None, ZERO), ModelChanged(2, apart), 10)
+    state, _ = decide(started(None, ZERO, ONE), ModelChanged(2, apart), 10)
     state, _ = decide(state, Tick(), 40)
     assert state.barriers == Barriers(started=2, ended=2, timed_out=1, last_s=30)
 

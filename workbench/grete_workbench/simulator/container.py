@@ -137,6 +137,10 @@ class ContainerProgram:
         """
         if assignment.settings.raw.get(UNFIT) == self.id:
             raise ConfigError(f"{UNFIT}: container {self.id} does not get to work")
+        if assignment.warms_up:
+            while not self.control.is_set():
+                yield Sleep(_WAIT_S)
+            return QueryEnded.INTERRUPTED
         self._report(state="running")
         self.query = QueryRun(self, assignment)
         try:
