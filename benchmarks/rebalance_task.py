@@ -41,3 +41,21 @@ class Counting(Saying):
         """See StreamTask."""
         self._counts.put("records", (self._counts.get("records") or 0) + 1)
         super().process(envelope, collector, coordinator)
+
+
+class SayingInSpark(Saying):
+    """Says which container it is in: its worker's parent is of one JVM alone."""
+
+    def init(self, context: grete.TaskContext) -> None:
+        """See StreamTask."""
+        super().init(context)
+        self._said_by = str(context.task_name), os.getppid()
+
+
+class CountingInSpark(Counting):
+    """As `SayingInSpark`, and counts."""
+
+    def init(self, context: grete.TaskContext) -> None:
+        """See StreamTask."""
+        super().init(context)
+        self._said_by = str(context.task_name), os.getppid()

@@ -38,6 +38,37 @@ def test_more_containers_and_fewer_move_tasks_and_never_share_one(job: Job) -> N
     assert job.events().count("reconfigured") == 4
 
 
+def test_tasks_go_on_where_they_are_until_who_is_to_have_them_is_ready(job: Job) -> None:
+    job.submit(**{"test.waits": "yes"})
+    job.eventually(lambda: len(job.last()) == 4)
+    job.set(job__container__count="2")
+    job.eventually(lambda: "1" in launched(job))
+    count = len(job.said())
+    job.eventually(lambda: len(job.said()) > count + 40)
+    assert {one["container"] for one in job.said()} == {"0"}
+    assert launched(job)["0"] == "1", "it was not commanded to do anything"
+    (job.home / "ready").touch()
+    job.eventually(lambda: {who for who, _ in job.last().values()} == {"0", "1"})
+    assert max(turns(job)) == 1
+
+
+def test_a_container_that_does_not_get_ready_stops_nobody(job: Job) -> None:
+    job.submit()
+    job.eventually(lambda: len(job.last()) == 4)
+    job.set(job__container__count="2", test__unfit="1")
+    job.eventually(lambda: "config-refused" in job.events())
+    count = len(job.said())
+    job.eventually(lambda: len(job.said()) > count + 40)
+    assert {one["container"] for one in job.said()} == {"0"}
+    assert launched(job) == {"0": "1"}
+
+
+def launched(job: Job) -> dict[str, str]:
+    """By container, the number of what it was commanded to run last."""
+    with open_job(JOB) as handle:
+        return {key: str(record.serial) for key, record in read_launches(handle.stream).items()}
+
+
 def test_only_the_query_is_rebuilt_when_nothing_else_changed(job: Job) -> None:
     job.submit()
     job.eventually(lambda: len(job.last()) == 4)

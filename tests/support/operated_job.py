@@ -41,8 +41,8 @@ def work(assignment, control, on_batch):
     deaf = assignment.settings.raw.get("test.deaf") == str(assignment.container_id)
     if assignment.settings.raw.get("test.unfit") == str(assignment.container_id):
         raise ConfigError("test.unfit: this container cannot work with it")
-    while assignment.warms_up and not control.is_set():
-        control.wait(1)
+    while assignment.warms_up and not (control.is_set() and is_ready(assignment)):
+        control.wait(0.1)
     system.raise_fence([assignment.fence])
     batch = 0
     while deaf or not control.is_set():
@@ -54,6 +54,9 @@ def work(assignment, control, on_batch):
         on_batch(batch, BatchOutcome(records=len(said)))
         time.sleep(0.1)
     return Ended.INTERRUPTED
+
+def is_ready(assignment):
+    return "test.waits" not in assignment.settings.raw or (Path(os.environ["GRETE_HOME"]) / "ready").exists()
 
 def with_fence(said, fence):
     segment = SegmentWrite("said", 0, len(said), pack([b""] * len(said), said, [0] * len(said)))

@@ -20,7 +20,7 @@ from grete.spark.executors.preflight import check_executors
 from grete.spark.executors.shipping import Shipped, ship
 from grete.spark.session.container_session import app_name, build_context, build_session, kafka_system_of
 from grete.spark.session.executor_count import ask_for_executors
-from grete.spark.stream_task import SparkEngine
+from grete.spark.stream_task import SparkEngine, start_workers
 from grete.wire.metric_values import Metrics
 
 
@@ -71,12 +71,12 @@ def open_spark(assignment: Assignment, home: Path) -> None:
     """What `run_job` begins with: the process's session or context, and executors that have what the job needs.
 
     Raises:
-        GreteError: see `build_session`, `ship` and `check_executors`.
+        GreteError: see `build_session`, `ship`, `check_executors` and `start_workers`.
     """
     if assignment.settings.job.is_pipeline:
         _session_with_executors(assignment, home)
     else:
-        _context_with_executors(assignment, home)
+        start_workers(*_context_with_executors(assignment, home))
 
 
 def _session_with_executors(assignment: Assignment, home: Path) -> SparkSession:

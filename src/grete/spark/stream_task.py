@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
 from functools import cache, partial
+from importlib import import_module
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -99,6 +100,29 @@ class SparkEngine:
 def _places(context: SparkContext, shares: int) -> RDD[int]:
     """A partition for each share, with its number."""
     return context.parallelize(range(shares), shares)
+
+
+def start_workers(context: SparkContext, shipped: Shipped) -> None:
+    """Start a Python worker for each core ahead of the first shares, which find it there with its imports.
+
+    Spark ends one that is not used within a minute.
+
+    Raises:
+        JobError: Spark failed.
+        GreteError: see `Shipped`.
+    """
+    cores = context.defaultParallelism
+
+    def start(given: Iterable[int]) -> Iterator[Any]:
+        shipped.environment_here()
+        shipped.enter()
+        import_module(ShareTask.__module__)
+        return iter(())
+
+    try:
+        _places(context, cores).mapPartitions(start).collect()
+    except (Py4JError, PySparkException, OSError) as error:
+        raise job_failed(context, error) from error
 
 
 class NoRoom(JobError):
