@@ -10,7 +10,12 @@ from collections.abc import Iterator
 from grete.config.settings import Settings
 from grete.config.settings.spark import SparkSettings
 from grete.finding import Finding
-from grete.spark.session.versions import class_archive, installed, installed_refusal
+from grete.spark.session.versions import (
+    class_archive,
+    installed,
+    installed_refusal,
+    takes_class_archive,
+)
 
 _CONNECTOR = re.compile(
     r"spark-sql-kafka-0-10_(?P<scala>[0-9.]+?)[:-](?P<version>\d[\w.]*?)(?=\.jar|[,\s]|\Z)"
@@ -66,7 +71,7 @@ def _version_for(settings: Settings) -> Iterator[Finding]:
 
 def _class_archive(settings: Settings) -> Iterator[Finding]:
     """Whether the job starts from an archive of Spark's classes, where it would take one. It runs without, too."""
-    if installed() is None or settings.spark.driver_java_options:
+    if installed() is None or not takes_class_archive(settings.spark.driver_java_options):
         return
     archive = class_archive()
     found = f"none at {archive}; for starts with a third less work: python -m grete.spark.class_archive"

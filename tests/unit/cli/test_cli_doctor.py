@@ -89,11 +89,13 @@ def test_a_job_that_starts_without_an_archive_of_sparks_classes_is_told_how_to_m
         return [one["found"] for one in found if one["check"] == "class archive"]
 
     monkeypatch.setattr(sys, "prefix", str(home))
+    monkeypatch.delenv("SPARK_SUBMIT_OPTS", raising=False)
     (none,) = said(pipeline)
     assert "python -m grete.spark.class_archive" in none
     class_archive().touch()
     assert said(pipeline) == [str(class_archive())]
-    assert said(f"{pipeline}spark.driver.extraJavaOptions=-Xss2m\n") == []
+    assert said(f"{pipeline}spark.driver.extraJavaOptions=-Xss2m\n") == [str(class_archive())]
+    assert said(f"{pipeline}spark.driver.extraJavaOptions=-Xshare:off\n") == []
     assert said(pipeline.replace("app.class=words", "task.class=words")) == [str(class_archive())]
 
 

@@ -42,7 +42,7 @@ def test_dynamic_allocation_is_off_for_stream_tasks_with_a_way_out(caplog: pytes
 def test_a_jvm_starts_from_the_archive_of_sparks_classes_where_there_is_one(
     made: Callable[[str, Settings], dict[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of the user's own has the options that the user gave it."""
+    """With the user's own options too, unless they say what is shared."""
 
     def options(**config: str) -> str:
         given = {key.replace("_", "."): value for key, value in config.items()}
@@ -54,7 +54,9 @@ def test_a_jvm_starts_from_the_archive_of_sparks_classes_where_there_is_one(
     class_archive().touch()
     archived = f"-XX:SharedArchiveFile={class_archive()}"
     assert archived in options()
-    assert archived not in options(spark_driver_extraJavaOptions="-XX:+UseSerialGC")
+    assert options(spark_driver_extraJavaOptions="-Xlog:gc").startswith(f"{archived} -Xlog:gc ")
+    for own in ("-Xshare:off", "-XX:SharedArchiveFile=/of/all.jsa", "-XX:ArchiveClassesAtExit=/of/all.jsa"):
+        assert archived not in options(spark_driver_extraJavaOptions=own)
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-XX:SharedArchiveFile=/of/all.jsa -XX:+UseSerialGC")
     assert archived not in options(), "Java takes the last one"
 

@@ -33,12 +33,11 @@ from grete.spark.session.defaults import (
 from grete.spark.session.java_options import quick_starts
 from grete.spark.session.kafka_connector import connector_settings
 from grete.spark.session.libraries import output_settings
-from grete.spark.session.versions import class_archive
+from grete.spark.session.versions import ARCHIVE, class_archive, takes_class_archive
 from grete.spark.session.worker_python import VARIABLE, worker_python
 from grete.spark.session.worker_sockets import socket_settings
 
 _log = logging.getLogger("grete.container")
-_ARCHIVE = "-XX:SharedArchiveFile"
 _WORKER_DAEMON = "grete.spark.worker_daemon"
 _SCHEDULING_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _PYTHON = "spark.pyspark.python"
@@ -53,10 +52,9 @@ def context_settings(app_name: str, given: Settings) -> dict[str, str]:
     """The settings with which the context of StreamTasks starts; see `_settings`.
 
     The driver's JVM schedules and touches no record, so unless `spark.driver.extraJavaOptions` is set its code is
-    compiled quickly rather than well; and it starts from the archive of Spark's classes, see `_archived`.
-    `NOT_FOR_SHARES` is off, whatever is configured, here or for the cluster.
+    compiled quickly rather than well. `NOT_FOR_SHARES` is off, whatever is configured, here or for the cluster.
     """
-    settings = _settings(app_name, given, None, java=f"{_SCHEDULING_JVM} {_archived()}".strip())
+    settings = _settings(app_name, given, None, java=_SCHEDULING_JVM)
     for key, off in NOT_FOR_SHARES.items():
         if settings.get(key, off.value) != off.value:
             _log.warning("%s=%s is ignored: %s", key, settings[key], off.reason)
@@ -66,11 +64,10 @@ def context_settings(app_name: str, given: Settings) -> dict[str, str]:
 def session_settings(app_name: str, given: Settings, kafka_system: str | None = None) -> dict[str, str]:
     """The settings with which the session of a pipeline starts; see `_settings`.
 
-    Unless `spark.driver.extraJavaOptions` is set, the driver's JVM starts from the archive of Spark's classes, see
-    `_archived`. Unless `spark.python.daemon.module` is, its workers on this machine are forked from
+    Unless `spark.python.daemon.module` is set, its workers on this machine are forked from
     `grete.spark.worker_daemon`.
     """
-    settings = _settings(app_name, given, kafka_system, java=_archived())
+    settings = _settings(app_name, given, kafka_system, java="")
     if local_cores(settings["spark.master"]) is not None:
         settings.setdefault(DAEMON, _WORKER_DAEMON)
     settings.setdefault(TIME_ZONE, BEFORE)
@@ -79,13 +76,15 @@ def session_settings(app_name: str, given: Settings, kafka_system: str | None = 
     return settings
 
 
-def _archived() -> str:
-    """The option by which a JVM starts from the archive of `grete.spark.class_archive`: a context in 1.9 s, not 2.8.
+def _with_archive(options: str) -> str:
+    """The options of a JVM that starts from the archive of `grete.spark.class_archive`: a context in 1.9 s, not 2.8.
 
-    Empty where it was not made, and where the environment names another one for every JVM of Spark's.
+    As they are where it was not made, or is not taken. Java goes on without one that does not suit the other options.
     """
-    archive, is_named = class_archive(), _ARCHIVE in os.environ.get("SPARK_SUBMIT_OPTS", "")
-    return shlex.quote(f"{_ARCHIVE}={archive}") if archive.exists() and not is_named else ""
+    archive = class_archive()
+    if not (archive.exists() and takes_class_archive(options)):
+        return options
+    return f"{shlex.quote(f'{ARCHIVE}={archive}')} {options}"
 
 
 def _settings(app_name: str, given: Settings, kafka_system: str | None, *, java: str) -> dict[str, str]:
@@ -100,6 +99,9 @@ def _settings(app_name: str, given: Settings, kafka_system: str | None, *, java:
     A shuffle gets as many partitions as there are cores: Spark's default of 200 costs a streaming aggregation over
     ten keys more in task starts than in work. Where the cluster decides how many cores there are, `build_session`
     asks it.
+
+    The driver's JVM starts with `java`, unless `spark.driver.extraJavaOptions` is set, and from the archive of
+    Spark's classes, see `_with_archive`.
     """
     settings = values(ALWAYS) | _where(given.spark) | given.spark.options | {"spark.app.name": app_name}
     if given.spark.is_local:
@@ -117,7 +119,8 @@ def _settings(app_name: str, given: Settings, kafka_system: str | None, *, java:
         )
     settings |= output_settings(given, settings, _spark_jars())
     settings.setdefault(MOST_RESULTS, _most_results(settings.get("spark.driver.memory", _MEMORY_OF_SPARK)))
-    java = quick_starts(settings.get(JAVA_OPTIONS, java), os.environ, _spark_jars().parent)
+    java = _with_archive(settings.get(JAVA_OPTIONS, java))
+    java = quick_starts(java, os.environ, _spark_jars().parent)
     settings[JAVA_OPTIONS] = f"{java} -XX:+ExitOnOutOfMemoryError".strip()
     return settings
 

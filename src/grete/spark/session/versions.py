@@ -20,6 +20,7 @@ WITHOUT_EMBEDDED = ("4.0", "4.1")
 """These have no `pyspark.sql.streaming.datasource`, on which the embedded system stands as an input of a pipeline."""
 _WITH_OUR_PYTHON = (LauncherChoice.PROCESS, LauncherChoice.THREAD, LauncherChoice.PROCESSORS)
 _VERSION = re.compile(r"""^__version__[^=\n]*=\s*["'](\d+\.\d+[^"']*)""", re.MULTILINE)
+ARCHIVE = "-XX:SharedArchiveFile"
 _OF_CONNECT = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
 """The second is set by PySpark in a program that has a session of Spark Connect."""
 _WAY_OUT = "install one of these beside grete: pip install 'pyspark~=4.2.0'"
@@ -50,6 +51,14 @@ def _is_client_alone(folder: Path) -> bool:
 def class_archive() -> Path:
     """Where `grete.spark.class_archive` writes the archive: in the environment that holds Spark."""
     return Path(sys.prefix) / f"grete-spark-{installed()}.jsa"
+
+
+def takes_class_archive(java_options: str) -> bool:
+    """Whether a driver with these options starts from the archive: unless they say what is shared, or the environment
+    does so for every JVM of Spark's.
+    """
+    said = f"{java_options} {os.environ.get('SPARK_SUBMIT_OPTS', '')}"
+    return not any(word in said for word in (ARCHIVE, "-XX:ArchiveClassesAtExit", "-Xshare:off"))
 
 
 def refusal(version: str, settings: Settings | None = None) -> str:
