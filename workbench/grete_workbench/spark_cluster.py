@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from grete.launch.spark_submit import spark_home
+from grete.spark.session.versions import class_archive
 from grete.testing.server_cluster import ServerCluster, ServerFailed, ServerNode, command_line, java
 
 MASTER = 1
@@ -152,7 +153,8 @@ class SparkCluster(ServerCluster[SparkNode]):
         home = {"SPARK_HOME": str(spark), "SPARK_SCALA_VERSION": "2.13", "SPARK_LOCAL_IP": "127.0.0.1"}
         words = [
             *("env", *(f"{name}={value}" for name, value in home.items())),
-            *(java(), *_JVM, f"-Dgrete.node={node.directory}", "-cp", f"{spark / 'jars'}/*"),
+            *(java(), *_JVM, f"-XX:SharedArchiveFile={class_archive()}", "-Xlog:disable"),
+            *(f"-Dgrete.node={node.directory}", "-cp", _class_path(spark)),
             *(f"-D{key}={value}" for key, value in self._settings.items()),
             f"org.apache.spark.deploy.{kind}",
             *("--host", "127.0.0.1", "--port", str(node.port), "--webui-port", str(node.web_port)),
@@ -200,3 +202,9 @@ def _isolated(words: Sequence[str], hidden: Hidden) -> list[str]:
 
 if __name__ == "__main__":
     sys.exit(command_line(SparkCluster, "grete_workbench.spark_cluster"))
+
+
+def _class_path(spark: Path) -> str:
+    """That of Spark's own scripts: the archive of its classes holds for no other one."""
+    first = [str(jar) for jar in sorted((spark / "jars").glob("slf4j-api-*.jar"))]
+    return ":".join([str(spark / "conf"), *first, f"{spark / 'jars'}/*"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import os
 import re
 from collections.abc import Iterator
 
@@ -71,7 +72,8 @@ def _version_for(settings: Settings) -> Iterator[Finding]:
 
 def _class_archive(settings: Settings) -> Iterator[Finding]:
     """Whether the job starts from an archive of Spark's classes, where it would take one. It runs without, too."""
-    if installed() is None or not takes_class_archive(settings.spark.driver_java_options):
+    said = settings.spark.driver_java_options, os.environ.get("SPARK_SUBMIT_OPTS", "")
+    if installed() is None or not takes_class_archive(*said):
         return
     archive = class_archive()
     found = f"none at {archive}; for starts with a third less work: python -m grete.spark.class_archive"

@@ -61,6 +61,30 @@ def test_a_jvm_starts_from_the_archive_of_sparks_classes_where_there_is_one(
     assert archived not in options(), "Java takes the last one"
 
 
+def test_executors_start_from_the_archive_too_before_what_else_is_said_to_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java does without on a machine that has none at the same place. What the environment says is for drivers."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Xshare:off")
+
+    def options(made: Callable[[str, Settings], dict[str, str]], **config: str) -> str | None:
+        given = {"spark.master": "spark://127.0.0.1:7077"}
+        given |= {key.replace("_", "."): value for key, value in config.items()}
+        return made("job", Settings.of(given)).get("spark.executor.defaultJavaOptions")
+
+    assert options(session_settings) is None
+    assert options(context_settings) == "-XX:TieredStopAtLevel=1", "those of StreamTasks touch no record"
+    class_archive().touch()
+    archived = f"-XX:SharedArchiveFile={class_archive()}"
+    assert options(session_settings) == archived
+    assert options(context_settings) == f"{archived} -XX:TieredStopAtLevel=1"
+    assert options(context_settings, spark_executor_extraJavaOptions="-Xlog:gc") == options(context_settings)
+    assert options(session_settings, spark_executor_extraJavaOptions="-Xshare:off") is None
+    assert options(session_settings, spark_executor_defaultJavaOptions="-Xss2m") == "-Xss2m"
+    assert options(context_settings, spark_master="local[2]") is None
+
+
 @pytest.mark.parametrize(
     ("memory", "expected"),
     [(None, "512m"), ("512m", "256m"), ("2g", "1024m"), ("8G", "1024m"), ("262144k", "128m"), ("much", "1g")],

@@ -17,6 +17,7 @@ PARTITIONS = "spark.sql.shuffle.partitions"
 DAEMON = "spark.python.daemon.module"
 MOST_RESULTS = "spark.driver.maxResultSize"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+EXECUTOR_JAVA_DEFAULTS = "spark.executor.defaultJavaOptions"
 SNAPSHOT_PARTITIONS = "spark.databricks.delta.snapshotPartitions"
 SOCKETS = "spark.python.unix.domain.socket.enabled"
 SOCKET_FOLDER = "spark.python.unix.domain.socket.dir"
@@ -81,6 +82,10 @@ COMPUTED = {
     JAVA_OPTIONS: Default(
         "<options for a quick start, and -XX:+ExitOnOutOfMemoryError>",
         "a container starts sooner, and a driver without memory ends",
+    ),
+    EXECUTOR_JAVA_DEFAULTS: Default(
+        "<options for a quick start on a cluster>",
+        "an executor starts sooner; spark.executor.extraJavaOptions come after them",
     ),
     DAEMON: Default("<grete.spark.worker_daemon on a local master>", "workers start without compiling"),
     SOCKETS: Default("<true on a local master>", "each task with Python waits 40 ms over TCP"),

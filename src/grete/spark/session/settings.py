@@ -21,6 +21,7 @@ from grete.environment import POD_IP, POD_NAME
 from grete.spark.session.defaults import (
     ALWAYS,
     DAEMON,
+    EXECUTOR_JAVA_DEFAULTS,
     JAVA_OPTIONS,
     MOST_RESULTS,
     NOT_FOR_SHARES,
@@ -39,8 +40,10 @@ from grete.spark.session.worker_sockets import socket_settings
 
 _log = logging.getLogger("grete.container")
 _WORKER_DAEMON = "grete.spark.worker_daemon"
-_SCHEDULING_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_QUICK_CODE = "-XX:TieredStopAtLevel=1"
+_SCHEDULING_JVM = f"{_QUICK_CODE} -XX:+UseSerialGC"
 _PYTHON = "spark.pyspark.python"
+_EXECUTOR_JAVA = "spark.executor.extraJavaOptions"
 """Read by spark-submit alone, which sets the variable."""
 _MEMORY_OF_SPARK = "1g"
 _MEMORY = re.compile(r"(\d+)([kmgt]?)b?")
@@ -51,10 +54,11 @@ _KIB = {"k": 1, "": 1024, "m": 1024, "g": 1024**2, "t": 1024**3}
 def context_settings(app_name: str, given: Settings) -> dict[str, str]:
     """The settings with which the context of StreamTasks starts; see `_settings`.
 
-    The driver's JVM schedules and touches no record, so unless `spark.driver.extraJavaOptions` is set its code is
-    compiled quickly rather than well. `NOT_FOR_SHARES` is off, whatever is configured, here or for the cluster.
+    JVMs schedule and touch no record, so their code is compiled quickly rather than well: the driver's unless
+    `spark.driver.extraJavaOptions` is set, those of executors unless theirs say otherwise. `NOT_FOR_SHARES` is off,
+    whatever is configured, here or for the cluster.
     """
-    settings = _settings(app_name, given, None, java=_SCHEDULING_JVM)
+    settings = _settings(app_name, given, None, java=_SCHEDULING_JVM, executor_java=_QUICK_CODE)
     for key, off in NOT_FOR_SHARES.items():
         if settings.get(key, off.value) != off.value:
             _log.warning("%s=%s is ignored: %s", key, settings[key], off.reason)
@@ -67,7 +71,7 @@ def session_settings(app_name: str, given: Settings, kafka_system: str | None = 
     Unless `spark.python.daemon.module` is set, its workers on this machine are forked from
     `grete.spark.worker_daemon`.
     """
-    settings = _settings(app_name, given, kafka_system, java="")
+    settings = _settings(app_name, given, kafka_system)
     if local_cores(settings["spark.master"]) is not None:
         settings.setdefault(DAEMON, _WORKER_DAEMON)
     settings.setdefault(TIME_ZONE, BEFORE)
@@ -76,18 +80,20 @@ def session_settings(app_name: str, given: Settings, kafka_system: str | None = 
     return settings
 
 
-def _with_archive(options: str) -> str:
-    """The options of a JVM that starts from the archive of `grete.spark.class_archive`: a context in 1.9 s, not 2.8.
+def _archived(*said: str) -> str:
+    """The option by which a JVM starts from the archive of `grete.spark.class_archive`: a context in 1.9 s, not 2.8.
 
-    As they are where it was not made, or is not taken. Java goes on without one that does not suit the other options.
+    Empty where it was not made, and where what is `said` to the JVM keeps it from that. Java goes on without one that
+    is not there, or does not suit the other options.
     """
     archive = class_archive()
-    if not (archive.exists() and takes_class_archive(options)):
-        return options
-    return f"{shlex.quote(f'{ARCHIVE}={archive}')} {options}"
+    is_taken = archive.exists() and takes_class_archive(*said)
+    return shlex.quote(f"{ARCHIVE}={archive}") if is_taken else ""
 
 
-def _settings(app_name: str, given: Settings, kafka_system: str | None, *, java: str) -> dict[str, str]:
+def _settings(
+    app_name: str, given: Settings, kafka_system: str | None, *, java: str = "", executor_java: str = ""
+) -> dict[str, str]:
     """The settings that Spark starts with: the job's, over those of `grete.spark.session.defaults`.
 
     With `kafka_system` there is the connector to Kafka (`kafka_connector`). On a local master Spark then
@@ -100,8 +106,8 @@ def _settings(app_name: str, given: Settings, kafka_system: str | None, *, java:
     ten keys more in task starts than in work. Where the cluster decides how many cores there are, `build_session`
     asks it.
 
-    The driver's JVM starts with `java`, unless `spark.driver.extraJavaOptions` is set, and from the archive of
-    Spark's classes, see `_with_archive`.
+    The driver's JVM starts with `java`, unless `spark.driver.extraJavaOptions` is set, those of executors with
+    `executor_java` before what else is said to them; all from the archive of Spark's classes, see `_archived`.
     """
     settings = values(ALWAYS) | _where(given.spark) | given.spark.options | {"spark.app.name": app_name}
     if given.spark.is_local:
@@ -119,9 +125,13 @@ def _settings(app_name: str, given: Settings, kafka_system: str | None, *, java:
         )
     settings |= output_settings(given, settings, _spark_jars())
     settings.setdefault(MOST_RESULTS, _most_results(settings.get("spark.driver.memory", _MEMORY_OF_SPARK)))
-    java = _with_archive(settings.get(JAVA_OPTIONS, java))
+    java = settings.get(JAVA_OPTIONS, java)
+    java = f"{_archived(java, os.environ.get('SPARK_SUBMIT_OPTS', ''))} {java}".strip()
     java = quick_starts(java, os.environ, _spark_jars().parent)
     settings[JAVA_OPTIONS] = f"{java} -XX:+ExitOnOutOfMemoryError".strip()
+    executor_java = f"{_archived(settings.get(_EXECUTOR_JAVA, ''))} {executor_java}".strip()
+    if executor_java and not given.spark.is_local:
+        settings.setdefault(EXECUTOR_JAVA_DEFAULTS, executor_java)
     return settings
 
 

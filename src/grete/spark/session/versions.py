@@ -53,12 +53,10 @@ def class_archive() -> Path:
     return Path(sys.prefix) / f"grete-spark-{installed()}.jsa"
 
 
-def takes_class_archive(java_options: str) -> bool:
-    """Whether a driver with these options starts from the archive: unless they say what is shared, or the environment
-    does so for every JVM of Spark's.
-    """
-    said = f"{java_options} {os.environ.get('SPARK_SUBMIT_OPTS', '')}"
-    return not any(word in said for word in (ARCHIVE, "-XX:ArchiveClassesAtExit", "-Xshare:off"))
+def takes_class_archive(*options: str) -> bool:
+    """Whether a JVM with these options may start from the archive: not where they say themselves what is shared."""
+    own = (ARCHIVE, "-XX:ArchiveClassesAtExit", "-Xshare:off")
+    return not any(word in said for word in own for said in options)
 
 
 def refusal(version: str, settings: Settings | None = None) -> str:
