@@ -103,7 +103,7 @@ def _plain(values: Mapping[str, str] | None) -> dict[str, str] | None:
 def _tasks_of(key: str, names: str) -> list[tuple[TaskName, SystemStreamPartition]]:
     """(task, SSP) of one set-task-partition-assignment; nothing when it is not understood."""
     try:
-        ssp, tasks = java_json.loads(key.encode()), java_json.loads(names.encode())
+        ssp, tasks = java_json.loads_quickly(key.encode()), java_json.loads_quickly(names.encode())
         found = SystemStreamPartition(
             ssp["system"], ssp["stream"], int(ssp["partition"]), int(ssp.get("keyBucket", -1))
         )

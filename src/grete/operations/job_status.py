@@ -137,7 +137,7 @@ def standing_row(handle: JobHandle) -> dict[str, Any]:
     resting = handle.rests() if running else {}
     said = [
         _processors_in_words(processors, is_led=running),
-        rests_in_words(resting, len(set(handle.assignments().values()))),
+        rests_in_words(resting, len(set(handle.assignments().values()))) if resting else "",
         state.message if state else "",
     ]
     quarantined = handle.quarantined()
