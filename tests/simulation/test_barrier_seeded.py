@@ -54,9 +54,11 @@ class Incarnation:
     raised: bool = False
     """Its fence is above what it was served."""
     running: bool = True
+    lingers: bool = False
+    """It was killed, and its shares in other processes go on for a while."""
 
     def may_commit(self) -> bool:
-        return self.running and not self.fenced and not self.raised and not self.paused
+        return (self.running or self.lingers) and not self.fenced and not self.raised and not self.paused
 
 
 class World:
@@ -127,7 +129,7 @@ class World:
     def end(self, one: Incarnation | None, code: int) -> None:
         if one is None:
             return
-        one.running = False
+        one.running, one.lingers = False, code not in (0, 6)
         report = ContainerExited(one.container, one.launch, code)
         self.reports += [report] * self.chance.choice([1, 1, 2])
 
@@ -223,7 +225,7 @@ def _settles(world: World, state: State, now_s: float, seed: int) -> None:
         world.check(seed)
     wanted = world.models[max(world.models)]
     assert state.specs == wanted, f"seed {seed}"
-    running = {one.container: one for one in world.incarnations if one.may_commit()}
+    running = {one.container: one for one in world.incarnations if one.running and one.may_commit()}
     for container, spec in wanted.items():
         assert container in running, f"seed {seed}: {container} does not run, {state.containers[container]}"
         one = running[container]

@@ -22,6 +22,7 @@ PLANTS = load_plants(ROOT)
 LATE = {
     "claim-forgotten": 20,
     "lost-container-not-fenced": 181,
+    "broke-off-and-not-fenced": 791,
     "stopped-counts-as-drained": 98,
     "late-report-taken": 25,
     "epoch-not-checked": 23,

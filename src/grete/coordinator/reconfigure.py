@@ -22,6 +22,7 @@ from grete.coordinator.events import (
     Action,
     ContainerLoaded,
     ContainerPaused,
+    FenceOff,
     Grant,
     ModelChanged,
     Pause,
@@ -159,14 +160,21 @@ def _grant(state: State, pending: PendingModel, now_s: float) -> Decision:
 
 
 def _raise_fences(state: State, pending: PendingModel) -> Decision:
-    """Of the containers that run and whose tasks differ in the waiting model, before that model is served."""
+    """Of the containers whose tasks differ in the waiting model and that may write, before that model is served.
+
+    Who broke off may: a driver was killed, and its executors have not noticed yet.
+    """
     actions: list[Action] = []
     for id_ in sorted(state.containers):
         container = state.containers[id_]
-        if container.running and container.spec.tasks and not _keeps_tasks(id_, container, pending.specs):
+        if not container.spec.tasks or _keeps_tasks(id_, container, pending.specs):
+            continue
+        if container.running or container.broke_off:
             number = state.launches + 1
-            state = fields(replace(state, launches=number), id_, fence=number)
-            actions.append(RaiseFence(id_, number))
+            state = replace(state, launches=number)
+            fence = {"fence": number} if container.running else {"broke_off": False}
+            state = fields(state, id_, **fence)
+            actions.append(RaiseFence(id_, number) if container.running else FenceOff(id_, number))
     return state, tuple(actions)
 
 

@@ -36,6 +36,17 @@ def _not_fenced(replaced: Replaced) -> None:
     replaced(reconfigure, "_raise_fences", lambda state, pending: (state, ()))
 
 
+def _broken_off_not_fenced(replaced: Replaced) -> None:
+    """Only containers that run are fenced off before others are served their tasks."""
+    fences = reconfigure._raise_fences
+
+    def of_running(state: State, pending: Any) -> Any:
+        whole = {id_: replace(one, broke_off=False) for id_, one in state.containers.items()}
+        return fences(replace(state, containers=whole), pending)
+
+    replaced(reconfigure, "_raise_fences", of_running)
+
+
 def _believed(replaced: Replaced) -> None:
     """As `_not_fenced`, on a system that takes changelog records wherever they end, as brokers do."""
     _not_fenced(replaced)
@@ -149,6 +160,11 @@ PLANTS = {
         _believed,
         ("forged-pause", "container-count"),
         seeds=40,
+    ),
+    "broke-off-and-not-fenced": Plant(
+        "a container that was killed may still commit when others have its tasks",
+        _broken_off_not_fenced,
+        ("container-count", "kill-coordinator", "pause-container"),
     ),
     "never-adopted": Plant(
         "a new coordinator restarts everything",

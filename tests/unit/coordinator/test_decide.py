@@ -203,6 +203,15 @@ def test_who_gives_tasks_away_is_fenced_before_the_others_are_served_them() -> N
     assert actions == (RaiseFence(ZERO, 3), Grant(2), Run(ZERO), Run(ONE))
 
 
+@pytest.mark.parametrize(("code", "may_write"), [(-9, True), (1, True), (0, False)])
+def test_who_broke_off_is_fenced_before_the_others_are_served_its_tasks(code: int, may_write: bool) -> None:
+    """A driver was killed and waits to be started again; its executors may go on until they notice."""
+    state, _ = decide(started(None, ZERO, ONE), ContainerExited(ZERO, 1, code, "why"), 1)
+    specs = {ZERO: ContainerSpec("other tasks", "q", "p"), ONE: state.specs[ONE]}
+    _, actions = decide(state, ModelChanged(2, specs), 1)
+    assert actions == ((FenceOff(ZERO, 3),) if may_write else ()) + (Grant(2), Launch(ZERO, 3 + may_write))
+
+
 def test_changes_of_the_model_are_counted_and_the_last_one_is_timed() -> None:
     apart = {ZERO: ContainerSpec("one task", "q", "p"), ONE: ContainerSpec("the other", "q", "p")}
     state = started(None, ZERO, ONE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from grete.assembly.stop_signals import StopSignals
 from grete.config.settings import Settings
 from grete.config.settings.coordinator import RetryPolicy
 from grete.coordination.memory import MemoryCoordination
-from grete.coordinator.events import Event, ModelChanged, ReloadRequested, Run, Tick
+from grete.coordinator.events import ContainerPaused, Event, ModelChanged, ReloadRequested, Run, Tick
 from grete.coordinator.heartbeat_registry import ContainerSlot, HeartbeatRegistry
 from grete.coordinator.loop import CoordinatorLoop
 from grete.coordinator.metadata_manager import MetadataMetrics
@@ -29,7 +30,7 @@ from grete.metadata.launches import read_launches
 from grete.model.ids import ContainerId, JobId
 from grete.model.job import ContainerModel, JobModel
 from grete.testing.clock import ManualClock
-from grete.wire.container_protocol import Heartbeat
+from grete.wire.container_protocol import Command, Directive, Heartbeat
 
 JOB = JobId("orders")
 ZERO = ContainerId("0")
@@ -270,6 +271,28 @@ def test_a_container_is_never_given_an_older_model_under_a_newer_number(coordina
     assignment = coordinator.view.containers.assignment(ZERO)
     assert assignment is not None
     assert (assignment.serial, assignment.config) == (2, {"which": "second"})
+
+
+def test_one_that_gets_ready_is_given_no_task_before_its_record_has_them(coordinator: Coordinator) -> None:
+    """Not though the model that has its tasks is served: a successor would believe that it holds none."""
+    one = ContainerId("1")
+    apart = {ZERO: replace(SPEC, tasks="fewer"), one: replace(SPEC, tasks="the others")}
+    coordinator.loop.handle(ModelChanged(2, apart))
+    coordinator.view.containers.coming = Settings.of({"which": "second"})
+    model = {id_: ContainerModel(id_, {}) for id_ in apart}
+    coordinator.view.containers.serve(Settings.of({"which": "second"}), JobModel({}, model))
+    ready = coordinator.view.containers.assignment(one)
+    assert ready is not None
+    assert (ready.warms_up, ready.config, ready.tasks) == (True, {"which": "second"}, ())
+    assert read_launches(coordinator.stream)[one].tasks == ""
+    answer = coordinator.view.containers.heartbeat(one, Heartbeat(ready.epoch))
+    assert answer == Directive(Command.PAUSE, 2)
+    for id_ in (one, ZERO):
+        coordinator.loop.handle(ContainerPaused(id_, coordinator.loop.state.containers[id_].launch, 2))
+    assert read_launches(coordinator.stream)[one].tasks == "the others"
+    runs = coordinator.view.containers.assignment(one)
+    assert runs is not None
+    assert (runs.warms_up, runs.serial) == (False, ready.serial + 2)
 
 
 def test_a_signal_that_came_before_there_was_a_loop_stops_the_job_and_the_next_one_kills(

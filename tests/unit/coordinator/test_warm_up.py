@@ -146,7 +146,7 @@ def test_without_a_way_back_the_job_fails_as_it_would_have() -> None:
 def test_once_tasks_stand_still_nobody_waits_for_who_gets_ready(code: int) -> None:
     state, _ = growing()
     state, actions = after(state, exit_of(state, ZERO, code))
-    assert actions == [Grant(2), Launch(ZERO, 3), Run(ONE)]
+    assert actions == [FenceOff(ZERO, 3), Grant(2), Launch(ZERO, 4), Run(ONE)]
 
 
 def test_where_tasks_stand_still_already_the_new_one_is_not_waited_for() -> None:
