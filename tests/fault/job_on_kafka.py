@@ -293,13 +293,17 @@ class Job:
                 for key, value in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
             ]
 
-    def await_counted(self, context: Context | None = None) -> None:
-        """Until the job has written as many records as were sent."""
-        self.await_all_but(0, context)
+    def await_counted(self, context: Context | None = None, *, still_s: float = 60.0) -> None:
+        """Until the job has written as many records as were sent; it may stand still for so long."""
+        self.await_all_but(0, context, still_s=still_s)
 
-    def await_all_but(self, lost: int, context: Context | None = None) -> None:
+    def await_all_but(self, lost: int, context: Context | None = None, *, still_s: float = 60.0) -> None:
         """Until it has written all but some that were sent."""
-        reaches(self.count, self._sent - lost, "records counted", context=context or self.log_ends)
+        reaches(
+            *(self.count, self._sent - lost, "records counted"),
+            still_s=still_s,
+            context=context or self.log_ends,
+        )
 
     def seconds_until_more(self) -> float:
         """How long it takes, after brokers came back, until the job writes a record that was not there then."""

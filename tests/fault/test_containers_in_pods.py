@@ -173,7 +173,7 @@ def test_coordinators_and_containers_that_die_at_any_step_lose_and_double_nothin
     job.configure({"spark.kubernetes.driver.podTemplateFile": str(template)})
     job.send(400)
     name = job.answer("deploy", "apply")["id"]
-    job.await_counted(job.pod_logs)
+    job.await_counted(job.pod_logs, still_s=180.0)  # a lease's wait after each point, before the first record
     eventually(lambda: set(containers(job)) == {"0", "1"}, "both containers", context=job.pod_logs)
     assert job.run("container", "restart", "1").returncode == 0
     eventually(
