@@ -97,7 +97,7 @@ class KafkaConnection:
             **client,
         }
         try:
-            self.admin = AdminClient(dict(self._common))
+            self._admin: AdminClient | None = AdminClient(dict(self._common))
         except KafkaException as error:
             said = reason_of(error).str()
             raise ConfigError(f"system {origin.system!r}: {said}{_way_out(said, client, origin)}") from error
@@ -106,6 +106,26 @@ class KafkaConnection:
     def of(cls, settings: KafkaLogSettings, clock: Clock) -> KafkaConnection:
         """A connection with the settings of a log; it is not bound to the log's topic."""
         return KafkaConnection(settings.client, settings.timeout_s, clock, settings.origin, settings.tuning)
+
+    @property
+    def admin(self) -> AdminClient:
+        """The client for requests.
+
+        Raises:
+            LogUnreachable: the connection is closed.
+        """
+        if self._admin is None:
+            raise LogUnreachable(f"the connection to {self._servers} is closed")
+        return self._admin
+
+    def close(self) -> None:
+        """Let go of the client for requests; others are their users' to close.
+
+        It has threads and sockets until nothing refers to it, and what uses a connection may be referred to for long:
+        by the frames of an error that is kept, or by a request that waits. A coordinator that lived through outages
+        of its brokers had 8 clients more after each.
+        """
+        self._admin = None
 
     @property
     def servers(self) -> str:

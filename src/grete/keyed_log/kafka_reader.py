@@ -106,8 +106,9 @@ class LogReader:
         return self._topic.messages(first, end)
 
     def close(self) -> None:
-        """Close every consumer that is idle."""
+        """Close every consumer that is idle, and the connection."""
         self._topic.close()
+        self._clients.close()
 
     def highest_epoch(self, scope: str) -> int | None:
         """The highest epoch of a scope among the records that were read so far."""

@@ -42,7 +42,8 @@ class FenceReader:
 
     def __init__(self, scope: str, settings: KafkaLogSettings, clock: Clock) -> None:
         self._scope = scope
-        self._epoch = ScopeEpoch(KafkaClients(FENCES, settings, clock), writer_id(FENCES, scope), clock)
+        self._clients = KafkaClients(FENCES, settings, clock)
+        self._epoch = ScopeEpoch(self._clients, writer_id(FENCES, scope), clock)
 
     def check(self, epoch: int) -> None:
         """Whether `epoch` is still the highest.
@@ -71,8 +72,9 @@ class FenceReader:
         return self._epoch.stored()
 
     def close(self) -> None:
-        """Release the consumer."""
+        """Release the clients."""
         self._epoch.close()
+        self._clients.close()
 
 
 class Fences:

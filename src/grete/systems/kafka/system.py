@@ -318,6 +318,7 @@ class KafkaSystem(System):
                 log_reader.close()
             self._ranges.close()
         self._commits.close()
+        self._connection.close()
 
     def forget(self) -> None:
         """See System."""
