@@ -122,8 +122,8 @@ class KafkaConnection:
         """Let go of the client for requests; others are their users' to close.
 
         It has threads and sockets until nothing refers to it, and what uses a connection may be referred to for long:
-        by the frames of an error that is kept, or by a request that waits. A coordinator that lived through outages
-        of its brokers had 8 clients more after each.
+        by the frames of an error that is kept, or by a request that waits. A coordinator that lived through four
+        outages of its brokers had 16 clients more.
         """
         self._admin = None
 

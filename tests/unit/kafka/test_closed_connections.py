@@ -18,7 +18,7 @@ def native_clients() -> int:
 
 
 def test_a_closed_connection_has_no_thread_though_it_is_referred_to() -> None:
-    """After each outage of its brokers a coordinator had 8 clients more: requests that waited referred to them."""
+    """A coordinator that lived through four outages of its brokers had 16 more: requests that wait had them."""
     gc.collect()
     before = native_clients()
     connection = KafkaConnection({"bootstrap.servers": "127.0.0.1:1"}, 1.0, SystemClock())
