@@ -121,9 +121,10 @@ class Hubs:
         return sorted(found)
 
     def close(self) -> None:
-        """Close the readers."""
+        """Close the readers and connections."""
         with self._lock:
             for namespace in self._namespaces.values():
                 namespace.ranges.close()
+                namespace.connection.close()
             self._namespaces.clear()
             self._hubs.clear()

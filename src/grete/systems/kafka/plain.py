@@ -62,3 +62,4 @@ class PlainTopic:
     def close(self) -> None:
         """See LogSink."""
         self._sender.close()
+        self._connection.close()
