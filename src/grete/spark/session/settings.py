@@ -42,8 +42,8 @@ _log = logging.getLogger("grete.container")
 _WORKER_DAEMON = "grete.spark.worker_daemon"
 _QUICK_CODE = "-XX:TieredStopAtLevel=1"
 _SCHEDULING_JVM = f"{_QUICK_CODE} -XX:+UseSerialGC"
-_PYTHON = "spark.pyspark.python"
 _EXECUTOR_JAVA = "spark.executor.extraJavaOptions"
+_PYTHON = "spark.pyspark.python"
 """Read by spark-submit alone, which sets the variable."""
 _MEMORY_OF_SPARK = "1g"
 _MEMORY = re.compile(r"(\d+)([kmgt]?)b?")
