@@ -135,7 +135,7 @@ def running(
 
 
 def is_alive(pid: int) -> bool:
-    with suppress(ProcessLookupError):
+    with suppress(ProcessLookupError, FileNotFoundError):  # it may end between the two
         os.kill(pid, 0)
         return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1]
     return False

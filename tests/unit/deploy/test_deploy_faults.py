@@ -320,7 +320,9 @@ def test_a_deployment_from_a_full_disk_sends_nothing_and_says_which_folder(
     assert str(folder) in said
     assert "nothing was sent" in said
     assert "No space left" in said
-    assert {one.method for one in yarn.asked} == {"GET"}
+    # a container of another test may take the server for a coordinator that had the port before
+    asked = [one for one in yarn.asked if not one.path.startswith("/api/v1/containers")]
+    assert {one.method for one in asked} == {"GET"}
 
 
 def test_an_attempt_that_cannot_write_ends_with_an_error_and_no_traceback(
