@@ -72,6 +72,8 @@ class Containers:
         match action:
             case Launch(container, launch):
                 self.launches[container] = launch
+                if action.barrier:
+                    yield ContainerPaused(container, launch, action.barrier)
             case Pause(container):
                 yield ContainerPaused(container, self.launches[container], action.revision)
             case RequestStop(container):

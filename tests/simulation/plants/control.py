@@ -159,7 +159,7 @@ PLANTS = {
         "a container that says it has paused may still commit",
         _believed,
         ("forged-pause", "container-count"),
-        seeds=40,
+        seeds=120,
     ),
     "broke-off-and-not-fenced": Plant(
         "a container that was killed may still commit when others have its tasks",
