@@ -23,18 +23,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from benchmarks.rebalance import DEBOUNCE_S, Event, Shared, event
+from benchmarks.rebalance import DEBOUNCE_S, STATEFUL, Event, Shared, event
 from grete.operations import open_job
 from grete.operations.configuration import set_config
 
 _TASK = {"task.class": "benchmarks.rebalance_task:SayingInSpark"}
-_STORES = {
-    "task.class": "benchmarks.rebalance_task:CountingInSpark",
-    "stores.counts.factory": "grete.store.sqlite",
-    "stores.counts.changelog": "local.counts-changelog",
-    "stores.counts.key.serde": "string",
-    "stores.counts.msg.serde": "json",
-}
+_STORES = {**STATEFUL, "task.class": "benchmarks.rebalance_task:CountingInSpark"}
 _LEASE_S = 10.0
 
 

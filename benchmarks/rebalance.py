@@ -49,7 +49,7 @@ _GIVE_UP_S = 180.0
 _STEADY_S = 2.0
 """Between events, at least, so that no gap belongs to the one before."""
 _STATELESS = {"task.class": "benchmarks.rebalance_task:Saying"}
-_STATEFUL = {
+STATEFUL = {
     "task.class": "benchmarks.rebalance_task:Counting",
     "stores.counts.factory": "grete.store.sqlite",
     "stores.counts.changelog": "local.counts-changelog",
@@ -358,7 +358,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ):
         for tasks in options.tasks:
             home = Path(name) / f"home-{tasks}"
-            given = {**settings, **(_STATEFUL if options.stores else _STATELESS)}
+            given = {**settings, **(STATEFUL if options.stores else _STATELESS)}
             found = measured(given, home, tasks, options.rounds, ttl_s, rate=options.rate)
             results["jobs"].append(found)
             print(f"{tasks} tasks: up from nothing in {found['start_s']:.2f} s", flush=True)

@@ -20,9 +20,11 @@ class Output(NamedTuple):
 class Saying(grete.StreamTask):
     """Sends one output for each record."""
 
+    process_id = staticmethod(os.getpid)
+
     def init(self, context: grete.TaskContext) -> None:
         """See StreamTask."""
-        self._said_by = str(context.task_name), os.getpid()
+        self._said_by = str(context.task_name), self.process_id()
 
     def process(self, envelope: Any, collector: Any, coordinator: Any) -> None:
         """See StreamTask."""
@@ -46,16 +48,10 @@ class Counting(Saying):
 class SayingInSpark(Saying):
     """Says which container it is in: its worker's parent is of one JVM alone."""
 
-    def init(self, context: grete.TaskContext) -> None:
-        """See StreamTask."""
-        super().init(context)
-        self._said_by = str(context.task_name), os.getppid()
+    process_id = staticmethod(os.getppid)
 
 
 class CountingInSpark(Counting):
     """As `SayingInSpark`, and counts."""
 
-    def init(self, context: grete.TaskContext) -> None:
-        """See StreamTask."""
-        super().init(context)
-        self._said_by = str(context.task_name), os.getppid()
+    process_id = staticmethod(os.getppid)

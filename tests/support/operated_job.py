@@ -41,8 +41,10 @@ def work(assignment, control, on_batch):
     deaf = assignment.settings.raw.get("test.deaf") == str(assignment.container_id)
     if assignment.settings.raw.get("test.unfit") == str(assignment.container_id):
         raise ConfigError("test.unfit: this container cannot work with it")
-    while assignment.warms_up and not (control.is_set() and is_ready(assignment)):
-        control.wait(0.1)
+    if assignment.warms_up:
+        while not (control.is_set() and is_ready(assignment)):
+            time.sleep(0.1)
+        return Ended.INTERRUPTED
     system.raise_fence([assignment.fence])
     batch = 0
     while deaf or not control.is_set():

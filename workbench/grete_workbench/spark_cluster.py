@@ -200,11 +200,11 @@ def _isolated(words: Sequence[str], hidden: Hidden) -> list[str]:
     return [*own, "bash", "-c", "\n".join(lines), "worker", *words]
 
 
-if __name__ == "__main__":
-    sys.exit(command_line(SparkCluster, "grete_workbench.spark_cluster"))
-
-
 def _class_path(spark: Path) -> str:
     """That of Spark's own scripts: the archive of its classes holds for no other one."""
     first = [str(jar) for jar in sorted((spark / "jars").glob("slf4j-api-*.jar"))]
     return ":".join([str(spark / "conf"), *first, f"{spark / 'jars'}/*"])
+
+
+if __name__ == "__main__":
+    sys.exit(command_line(SparkCluster, "grete_workbench.spark_cluster"))

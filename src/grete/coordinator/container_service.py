@@ -46,7 +46,7 @@ class ContainerService:
         self._stream = stream
         self._run_id = run_id
         self._served: tuple[Settings, JobModel] | None = None
-        self.coming: Settings | None = None
+        self.coming = Settings()
         """The configuration of the model that is to be served next: containers get ready for it."""
         self._progress = ReportedProgress(clock)
         self._startpoints = StartpointHandOver(stream, clock, self._applied_startpoints)
@@ -107,8 +107,7 @@ class ContainerService:
             tasks=(),
         )
         if not slot.has_tasks:
-            coming = settings if self.coming is None else self.coming
-            return replace(assigned, config=dict(coming.raw), warms_up=True)
+            return replace(assigned, config=dict(self.coming.raw), warms_up=True)
         container = model.containers.get(assigned.container_id)
         if container is None:
             return None

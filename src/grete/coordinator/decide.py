@@ -176,10 +176,12 @@ def _failed(state: State, before: ContainerState, event: ContainerExited, now_s:
     message = f"container {id_} ended with code {event.exit_code}: {event.reason}".strip()
     if before.untried and event.exit_code not in _OF_RECORDS and not _is_standby(state, id_):
         state = fields(state, id_, failures=Failures())
-        if state.pending is not None and warm_up.comes(state, id_):  # nobody has paused for this change
+        if state.pending is not None:
+            if not warm_up.comes(state, id_):
+                return _settle(state, now_s)
+            # it is what waits that does not fit: let nobody pause for it until it is taken back
             state = fields(state, id_, restart_at_s=state.pending.warm_up_until_s)
-            return state, (Retreat(id_, message),)
-        return (state, (Retreat(id_, message),)) if state.pending is None else _settle(state, now_s)
+        return state, (Retreat(id_, message),)
     state = fields(state, id_, given_up=True)
     if _is_standby(state, id_) or (not state.retry.fail_job and event.exit_code != ExitCode.CONFIG):
         state, actions = _settle(state, now_s)

@@ -41,7 +41,7 @@ def model_changed(state: State, event: ModelChanged, now_s: float) -> Decision:
     """Begin to change to a model. A change that waits already is replaced by it."""
     if state.phase is not Phase.RUNNING:
         return state, ()
-    pending = PendingModel(event.revision, event.specs, now_s + event.deadline_s, event.cause)
+    pending = PendingModel(event.revision, event.specs, event.deadline_s, event.cause)
     barriers = replace(state.barriers, started=state.barriers.started + 1)
     state, left = _leave_all(state, {**state.specs, **pending.specs})
     state = replace(state, pending=pending, barriers=barriers)
@@ -66,6 +66,8 @@ def _leave_all(state: State, wanted: Specs) -> Decision:
 def _begin_barrier(state: State, pending: PendingModel, now_s: float) -> Decision:
     """Ask for what the waiting model needs: pauses, and the ends of those that have no place in it."""
     actions: list[Action] = []
+    pending = replace(pending, warm_up_until_s=None, deadline_s=now_s + pending.pause_s)
+    state = replace(state, pending=pending)
     if state.barriers.began_s is None:
         state = replace(state, barriers=replace(state.barriers, began_s=now_s))
     gone = [id_ for id_, one in state.containers.items() if one.running and id_ not in pending.specs]
@@ -140,8 +142,7 @@ def grant_when_free(state: State, now_s: float) -> Decision:
     if pending is None or warm_up.goes_on(state, pending, now_s):
         return state, ()
     if pending.warm_up_until_s is not None:
-        pending = warm_up.ended(pending, now_s)
-        return _begin_barrier(replace(state, pending=pending), pending, now_s)
+        return _begin_barrier(state, pending, now_s)
     if _waited_for(state, pending):
         return state, ()
     return _grant(state, pending, now_s)
@@ -169,12 +170,13 @@ def _raise_fences(state: State, pending: PendingModel) -> Decision:
         container = state.containers[id_]
         if not container.spec.tasks or _keeps_tasks(id_, container, pending.specs):
             continue
-        if container.running or container.broke_off:
-            number = state.launches + 1
-            state = replace(state, launches=number)
-            fence = {"fence": number} if container.running else {"broke_off": False}
-            state = fields(state, id_, **fence)
-            actions.append(RaiseFence(id_, number) if container.running else FenceOff(id_, number))
+        number = state.launches + 1
+        if container.running:
+            state = fields(replace(state, launches=number), id_, fence=number)
+            actions.append(RaiseFence(id_, number))
+        elif container.broke_off:
+            state = fields(replace(state, launches=number), id_, broke_off=False)
+            actions.append(FenceOff(id_, number))
     return state, tuple(actions)
 
 

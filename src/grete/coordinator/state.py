@@ -101,15 +101,16 @@ class ContainerState:
 class PendingModel:
     """A model that waits until the containers that lose tasks have let go of them: never two writers for a task.
 
-    They have until `deadline_s`. They are not asked yet while `warm_up_until_s` says how long containers that come
-    may take to get ready; it is None when they are.
+    They have `pause_s` from when they are asked, until `deadline_s`. They are not asked yet while `warm_up_until_s`
+    says how long containers that come may take to get ready; it is None when they are.
     """
 
     revision: int
     specs: Specs
-    deadline_s: float
+    pause_s: float
     cause: str = ""
     warm_up_until_s: float | None = None
+    deadline_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

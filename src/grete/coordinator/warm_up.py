@@ -32,9 +32,7 @@ def begin(state: State, pending: PendingModel, now_s: float) -> Decision:
             actions += more
     if not actions:
         return state, ()
-    until_s = now_s + _AT_MOST_S
-    deadline_s = pending.deadline_s + _AT_MOST_S
-    pending = replace(pending, warm_up_until_s=until_s, deadline_s=deadline_s)
+    pending = replace(pending, warm_up_until_s=now_s + _AT_MOST_S)
     return replace(state, pending=pending), tuple(actions)
 
 
@@ -72,12 +70,6 @@ def comes(state: State, id_: ContainerId) -> bool:
 
 def _is_awaited(container: ContainerState) -> bool:
     return container.restart_at_s is not None or (container.running and not container.paused)
-
-
-def ended(pending: PendingModel, now_s: float) -> PendingModel:
-    """The waiting model from when containers are asked to pause: they have their full time for it."""
-    until_s = now_s if pending.warm_up_until_s is None else pending.warm_up_until_s
-    return replace(pending, warm_up_until_s=None, deadline_s=pending.deadline_s - (until_s - now_s))
 
 
 def _stands_still(state: State) -> bool:
