@@ -23,6 +23,7 @@ LATE = {
     "claim-forgotten": 20,
     "lost-container-not-fenced": 181,
     "broke-off-and-not-fenced": 791,
+    "broken-off-unrecorded": 674,
     "pause-is-believed": 72,
     "stopped-counts-as-drained": 98,
     "late-report-taken": 25,

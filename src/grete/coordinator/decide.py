@@ -103,8 +103,7 @@ def _exited(state: State, event: ContainerExited, now_s: float) -> Decision:
     if container is None or container.launch != event.launch or not container.running:
         return state, ()  # an incarnation that has been replaced, or a report that came twice
     record = RecordHistory("container-exited", _exit_details(state, container, event))
-    is_clean = event.exit_code in (ExitCode.OK, ExitCode.STOPPED)
-    broke_off = not is_clean and container.spec.tasks != ""
+    broke_off = not event.is_clean and container.spec.tasks != ""
     state = fields(state, event.container, **AT_REST, broke_off=broke_off)
     state, actions = _after_exit(state, container, event, now_s)
     return state, (record, *actions)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from grete.config.settings.coordinator import RetryPolicy
 from grete.coordinator.state import ContainerSpec
+from grete.model.ending import ExitCode
 from grete.model.ids import ContainerId
 
 # --- events ---
@@ -71,6 +72,11 @@ class ContainerExited:
     place: str = ""
     left: bool = False
     """It ended as its processor left the job: no failure of the container."""
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether it ended by itself, between two batches: nothing of it commits any more."""
+        return self.exit_code in (ExitCode.OK, ExitCode.STOPPED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from grete.failpoints import failpoint
 from grete.launch.base import ContainerExit, ContainerStart, Launcher
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.history import History
-from grete.metadata.launches import LaunchRecord, read_launches, write_launch
+from grete.metadata.launches import LaunchRecord, read_broken_off, read_launches, write_end, write_launch
 from grete.model.fence import container_epoch
 from grete.model.ids import ContainerId
 from grete.wire.container_protocol import Command, Directive
@@ -99,6 +99,8 @@ class CoordinatorLoop:
         self._job = job
         self._launches: dict[int, tuple[ContainerId, int]] = {}
         self._records: dict[ContainerId, LaunchRecord] = {}
+        self._broken_off: set[ContainerId] = set()
+        """Who may still commit, though its process has ended: see `metadata.launches`."""
         self._serial = 0
         self.registry = HeartbeatRegistry()
         self.room: Sequence[ContainerId] = ()
@@ -149,10 +151,16 @@ class CoordinatorLoop:
             if record.handle and self._launcher.adopt(start, record.handle):
                 self._take_in(container, number, record)
                 continue
-            self.state = replace(self.state, launches=number)
-            self._job.fence_off(container, container_epoch(self._renewal.epoch, number))
-            write_launch(self._stream, container, None)
-            _log.info("container %s of an earlier coordinator does not run any more", container)
+            self._fence_off_lost(container)
+        for container in sorted(read_broken_off(self._stream)):
+            self._fence_off_lost(container)
+
+    def _fence_off_lost(self, container: ContainerId) -> None:
+        number = self.state.launches + 1
+        self.state = replace(self.state, launches=number)
+        self._job.fence_off(container, container_epoch(self._renewal.epoch, number))
+        write_end(self._stream, container)
+        _log.info("container %s of an earlier coordinator does not run any more", container)
 
     def _take_in(self, container: ContainerId, number: int, record: LaunchRecord) -> None:
         spec = ContainerSpec(record.tasks, record.query, record.process)
@@ -181,7 +189,7 @@ class CoordinatorLoop:
         before = self.state.barriers
         self.state, actions = decide(self.state, event, self.clock.monotonic_s())
         if isinstance(event, ContainerExited):
-            self._forget(event.container, event.launch)
+            self._forget(event.container, event.launch, may_commit=not event.is_clean)
         for action in actions:
             self._execute(action)
         self._note_change(before)
@@ -213,9 +221,7 @@ class CoordinatorLoop:
                 self.registry.direct(container, Directive(Command.STOP, 0))
                 self._launcher.request_stop(container)
             case FenceOff(container, launch):
-                self._job.fence_off(container, container_epoch(self._renewal.epoch, launch))
-                self._forget(container, launch - 1)
-                failpoint("change.fenced-off")
+                self._cut_off(container, launch)
             case RaiseFence(container, fence):
                 self._job.fence_off(container, container_epoch(self._renewal.epoch, fence))
                 failpoint("change.fence-raised")
@@ -227,6 +233,14 @@ class CoordinatorLoop:
                 self._job.retreat(container, reason)
             case StepDown(reason, ends_process):
                 self._step_down(reason, ends_process=ends_process)
+
+    def _cut_off(self, container: ContainerId, launch: int) -> None:
+        self._job.fence_off(container, container_epoch(self._renewal.epoch, launch))
+        self._forget(container, launch - 1)
+        if container in self._broken_off:
+            self._broken_off.discard(container)
+            write_end(self._stream, container)
+        failpoint("change.fenced-off")
 
     def _step_down(self, reason: str, *, ends_process: bool) -> None:
         if not (self._launcher.outlives_coordinator or ends_process):
@@ -288,16 +302,24 @@ class CoordinatorLoop:
 
     def _write_record(self, container: ContainerId, record: LaunchRecord) -> None:
         write_launch(self._stream, container, record)
+        self._broken_off.discard(container)
         self._records[container] = record
 
-    def _forget(self, container: ContainerId, launch: int) -> None:
-        """No incarnation up to this launch runs any more. A record left behind is looked for in vain: no harm."""
+    def _forget(self, container: ContainerId, launch: int, *, may_commit: bool = False) -> None:
+        """No incarnation up to this launch runs any more. A record left behind is looked for in vain: no harm.
+
+        When executors `may_commit` that have not noticed, that is recorded until it is fenced off or runs again.
+        """
         slot = self.registry.slot(container)
         if slot is None or slot.launch > launch:
             return
         self.registry.clear(container, launch)
-        self._records.pop(container, None)
-        write_launch(self._stream, container, None)
+        record = self._records.pop(container)
+        if may_commit and record.tasks:
+            self._broken_off.add(container)
+            write_end(self._stream, container, record)
+        else:
+            write_end(self._stream, container)
 
     def forget_containers(self) -> None:
         """None runs any more, as the job has ended and its launcher is closed.
@@ -306,7 +328,7 @@ class CoordinatorLoop:
         would end for a reason of the run before, as the configuration that was refused there.
         """
         for container in sorted(self._records):
-            write_launch(self._stream, container, None)
+            write_end(self._stream, container)
         self._records.clear()
 
     def _record(self, event: str, details: dict[str, str]) -> None:

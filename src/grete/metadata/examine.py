@@ -7,11 +7,11 @@ from grete.metadata.coordinator_stream import GENERATION, CoordinatorStream
 from grete.metadata.history import HISTORY
 from grete.metadata.input_streams import read_input_uids
 from grete.metadata.job_state import REQUEST, STATE
-from grete.metadata.launches import LAUNCH
+from grete.metadata.launches import BROKEN_OFF, LAUNCH
 from grete.metadata.quarantine import Quarantined
 from grete.model.messages import VALUE_FIELDS
 
-_OF_GRETE = (GENERATION, HISTORY, STATE, REQUEST, LAUNCH)
+_OF_GRETE = (GENERATION, HISTORY, STATE, REQUEST, LAUNCH, BROKEN_OFF)
 
 
 def examined(stream: CoordinatorStream) -> list[Quarantined]:

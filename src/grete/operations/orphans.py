@@ -15,7 +15,7 @@ from grete.launch.process import ProcessLauncher
 from grete.launch.processes import is_running
 from grete.metadata.history import History
 from grete.metadata.job_state import JobState, read_state, write_state
-from grete.metadata.launches import LaunchRecord, write_launch
+from grete.metadata.launches import LaunchRecord, read_broken_off, write_end
 from grete.model.fence import Fence, container_epoch, job_scope
 from grete.model.ids import ContainerId
 from grete.operations.job_handle import JobHandle
@@ -54,15 +54,19 @@ def end_orphans(
         scope = job_scope(handle.job)
         handle.stream.write_under(Fence(scope, leadership.epoch))
         launches = {id_: known[id_] for id_ in sorted(containers)}
-        fence_off_launches(handle, launches, leadership)
+        _fence_off(handle, _epochs(launches), leadership)
         _end(handle, launches, deadline_s)
         for id_ in launches:
-            write_launch(handle.stream, id_, None)
+            write_end(handle.stream, id_)
             History(handle.stream).append("orphan-stopped", container=id_, reason=reason)
         if not handle.launches():
             before = read_state(handle.stream)
             run_id = "" if before is None else before.run_id
             write_state(handle.stream, JobState("stopped", run_id, leadership.epoch, message=reason))
+
+
+def _epochs(launches: Launches) -> dict[ContainerId, int]:
+    return {id_: record.fence for id_, record in launches.items()}
 
 
 def refuse_orphans(handle: JobHandle) -> None:
@@ -75,12 +79,12 @@ def refuse_orphans(handle: JobHandle) -> None:
         )
 
 
-def fence_off_launches(handle: JobHandle, launches: Launches, leadership: Leadership) -> None:
-    """Let these containers, wherever they may run yet, commit nothing more."""
+def _fence_off(handle: JobHandle, containers: Mapping[ContainerId, int], leadership: Leadership) -> None:
+    """Let these containers, wherever they may run yet, commit nothing more under their epochs or lower ones."""
     settings = handle.settings
     with handle.checkpoints.system() as system:
-        for number, (id_, record) in enumerate(launches.items(), 1):
-            epoch = max(container_epoch(leadership.epoch, number), record.fence + 1)
+        for number, (id_, fence) in enumerate(containers.items(), 1):
+            epoch = max(container_epoch(leadership.epoch, number), fence + 1)
             fence_off(handle.job, id_, epoch, settings, {settings.task.commit_system: system})
 
 
@@ -117,6 +121,6 @@ def standing_still(*handles: JobHandle) -> Iterator[None]:
             way_out = f"stop it first: grete stop --job {handle.job.shown}"
             leadership = stack.enter_context(handle.election.stopped(way_out))
             refuse_orphans(handle)
-            if launches := handle.launches():
-                fence_off_launches(handle, launches, leadership)
+            if left := {**_epochs(handle.launches()), **read_broken_off(handle.stream)}:
+                _fence_off(handle, left, leadership)
         yield

@@ -12,7 +12,15 @@ from grete.assembly.stop_signals import StopSignals
 from grete.config.settings import Settings
 from grete.config.settings.coordinator import RetryPolicy
 from grete.coordination.memory import MemoryCoordination
-from grete.coordinator.events import ContainerPaused, Event, ModelChanged, ReloadRequested, Run, Tick
+from grete.coordinator.events import (
+    ContainerPaused,
+    ContainerRequested,
+    Event,
+    ModelChanged,
+    ReloadRequested,
+    Run,
+    Tick,
+)
 from grete.coordinator.heartbeat_registry import ContainerSlot, HeartbeatRegistry
 from grete.coordinator.loop import CoordinatorLoop
 from grete.coordinator.metadata_manager import MetadataMetrics
@@ -26,7 +34,8 @@ from grete.launch.base import ContainerExit, ContainerStart, Launcher
 from grete.metadata.container_requests import ask_container
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.history import History
-from grete.metadata.launches import read_launches
+from grete.metadata.launches import read_broken_off, read_launches
+from grete.model.ending import ExitCode
 from grete.model.ids import ContainerId, JobId
 from grete.model.job import ContainerModel, JobModel
 from grete.testing.clock import ManualClock
@@ -113,8 +122,11 @@ class Job:
     def preferred_host(self, container: ContainerId) -> str:
         return "host-of-its-stores"
 
+    def __init__(self) -> None:
+        self.fences: list[tuple[ContainerId, int]] = []
+
     def fence_off(self, container: ContainerId, epoch: int) -> None:
-        pass
+        self.fences.append((container, epoch))
 
     def serve(self, revision: int) -> None:
         pass
@@ -139,13 +151,14 @@ class Coordinator:
         self.log, self.containers = Log(clock), Containers()
         stream = self.stream = CoordinatorStream(self.log, clock, source="test")
         self._posted: list[Event] = []
+        self.job = Job()
         self.loop = CoordinatorLoop(
             renewal=Renewal(coordination, leadership, clock, every_s=5, patience_s=600),
             launcher=self.containers,
             stream=stream,
             clock=clock,
             state=State(RetryPolicy()),
-            job=Job(),
+            job=self.job,
             post=self._posted.append,
         )
         self.registry = self.loop.registry = Registry()
@@ -244,6 +257,51 @@ def test_a_job_that_has_ended_leaves_no_container_for_the_next_start_to_take_ove
     assert set(read_launches(coordinator.stream)) == {ZERO}
     coordinator.loop.forget_containers()
     assert read_launches(coordinator.stream) == {}
+
+
+def test_who_broke_off_is_known_to_the_next_coordinator_until_it_is_fenced_off(
+    coordinator: Coordinator,
+) -> None:
+    """A driver was killed: executors that have not noticed would commit while others have their tasks."""
+    [launched] = coordinator.containers.started
+    coordinator.loop.handle(ContainerRequested(ZERO, "stop", 30, "a test"))
+    coordinator.ends(-9)
+    coordinator.ends(-9)
+    assert (read_launches(coordinator.stream), read_broken_off(coordinator.stream)) == (
+        {},
+        {ZERO: launched.epoch},
+    )
+    coordinator.loop.forget_containers()
+    assert set(read_broken_off(coordinator.stream)) == {ZERO}, "the job's end is not theirs"
+    coordinator.job.fences.clear()
+    coordinator.loop.adopt()
+    [(container, epoch)] = coordinator.job.fences
+    assert (container, epoch > launched.epoch) == (ZERO, True)
+    assert read_broken_off(coordinator.stream) == {}
+
+
+@pytest.mark.parametrize("code", [ExitCode.OK, ExitCode.STOPPED])
+def test_of_one_that_ended_by_itself_nothing_is_left(coordinator: Coordinator, code: ExitCode) -> None:
+    coordinator.loop.handle(ContainerRequested(ZERO, "stop", 30, "a test"))
+    coordinator.ends(code)
+    assert (read_launches(coordinator.stream), read_broken_off(coordinator.stream)) == ({}, {})
+
+
+@pytest.mark.parametrize("moves", [True, False])
+def test_who_broke_off_is_forgotten_when_it_is_fenced_off_or_runs_again(
+    coordinator: Coordinator, moves: bool
+) -> None:
+    coordinator.loop.handle(ContainerRequested(ZERO, "stop", 30, "a test"))
+    coordinator.ends(1)
+    assert set(read_broken_off(coordinator.stream)) == {ZERO}
+    if moves:
+        coordinator.loop.handle(ModelChanged(2, {ZERO: replace(SPEC, tasks="others")}))
+        assert [container for container, _ in coordinator.job.fences] == [ZERO]
+    else:
+        coordinator.loop.handle(ContainerRequested(ZERO, "start", 30, "a test"))
+        coordinator.loop.handle(ContainerRequested(ZERO, "stop", 30, "a test"))
+        coordinator.ends(0)
+    assert (read_launches(coordinator.stream), read_broken_off(coordinator.stream)) == ({}, {})
 
 
 def test_a_heartbeat_that_comes_while_something_else_is_about_to_be_told_does_not_speak_of_that(

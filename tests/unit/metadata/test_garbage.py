@@ -30,7 +30,7 @@ from grete.metadata.job_state import (
     read_state,
     read_stop_request,
 )
-from grete.metadata.launches import LAUNCH, read_launches
+from grete.metadata.launches import BROKEN_OFF, LAUNCH, read_broken_off, read_launches
 from grete.model.ids import JobId
 from grete.model.messages import SET_CHECKPOINT, SET_MIGRATION_INFO, VALUE_FIELDS
 from grete.model.streams import StreamSpec
@@ -42,7 +42,7 @@ BLOCKS = max(4, CASES // 50)
 """Each has a job of its own: every command reads the whole stream, in which each case leaves ten records for good."""
 TYPES = (
     *VALUE_FIELDS,
-    *(SET_CHECKPOINT, SET_MIGRATION_INFO, GENERATION, HISTORY, STATE, REQUEST, LAUNCH, INPUT),
+    *(SET_CHECKPOINT, SET_MIGRATION_INFO, GENERATION, HISTORY, STATE, REQUEST, LAUNCH, BROKEN_OFF, INPUT),
     *(
         "grete-startpoint",
         "grete-container-request",
@@ -175,6 +175,7 @@ def start(handle: JobHandle) -> None:
     JobCoordinatorMetadataManager(stream, "NON_YARN").read()
     (
         read_launches(stream),
+        read_broken_off(stream),
         read_state(stream),
         read_stop_request(stream),
         read_request(stream, RequestKind.DRAIN),
