@@ -24,6 +24,7 @@ LATE = {
     "lost-container-not-fenced": 181,
     "broke-off-and-not-fenced": 791,
     "broken-off-unrecorded": 674,
+    "lost-share-not-refused": 1563,
     "pause-is-believed": 72,
     "stopped-counts-as-drained": 98,
     "late-report-taken": 25,

@@ -161,6 +161,20 @@ class Epoch:
         """Whether every share that began has said that it ends, so that nothing of the epoch is at work."""
         return self._at_work == 0
 
+    def end(self) -> EndedEpoch | None:
+        """Nothing of it commits on return. When every share has said so itself, what the next epoch goes on from.
+
+        Spark takes an executor for lost that stands still, and ends the job without it. Once the container has ended
+        as well others may have its tasks, and nobody fences it off: its end says that there is no need.
+
+        Raises:
+            GreteError: see `System.begin_epoch`.
+        """
+        if self.has_ended_well:
+            return EndedEpoch(self._started.epoch, self.known)
+        self._started.system.begin_epoch(self._started.assignment.fence)
+        return None
+
     def began(self) -> None:
         """A share has begun, or another attempt at one."""
         self._at_work += 1
@@ -203,10 +217,10 @@ def run_epoch(
     publishers: OffsetPublishers,
     kept: ProcessState,
 ) -> Ended:
-    """Run one epoch to its end; `kept` gets it when nothing of it is at work any more.
+    """Run one epoch to its end; `kept` gets it when every share has said that it is at its end.
 
     Raises:
-        GreteError: see `Epoch` and `Engine.run`.
+        GreteError: see `Epoch` and `Engine.run`. Something of it may commit until the next epoch begins.
     """
     epoch = Epoch(
         started, clock, slots_at_most=engine.slots_at_most, publishers=publishers, on_batch=on_batch
@@ -215,6 +229,6 @@ def run_epoch(
         "going on from checkpoints with batch %d, %d shares", epoch.start_of(0).next_batch, len(epoch.slots)
     )
     ended = engine.run(epoch, control)
-    if epoch.has_ended_well:
-        kept.keep(started.assignment.fence, EndedEpoch(started.epoch, epoch.known))
+    if (known := epoch.end()) is not None:
+        kept.keep(started.assignment.fence, known)
     return ended

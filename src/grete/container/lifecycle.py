@@ -124,6 +124,7 @@ class ContainerLifecycle:
 
         So too when retention has overtaken a task and the job skips that: the next start skips it and reports it.
         Ending the process would cost Spark's start at each attempt, and the container would be given up after some.
+        One that is to end has failed then: that it ended well says that nothing of it may commit any more.
         """
         try:
             ended: Ended = yield Work(assignment)
@@ -131,7 +132,8 @@ class ContainerLifecycle:
         except GreteError as error:
             policy = assignment.settings.task.lost_offsets
             is_skipped = isinstance(error, OffsetsRemoved) and policy is LostOffsets.SKIP
-            if not (error.may_pass or is_skipped or isinstance(error, StorageFull)):
+            may_pass = error.may_pass or is_skipped or isinstance(error, StorageFull)
+            if self._control.is_stopping or not may_pass:
                 raise
             # the first time of an outage, which is over with the next batch: it may last for days
             level = logging.DEBUG if self._outage else logging.WARNING

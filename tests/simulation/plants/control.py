@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from grete.container.epochs import Epoch
+from grete.container.process_state import EndedEpoch
 from grete.coordinator import coordinator, loop, reconfigure, warm_up
 from grete.coordinator import decide as deciding
 from grete.coordinator.coordinated import CoordinatedJob
@@ -95,6 +97,15 @@ def _broken_off_unrecorded(replaced: Replaced) -> None:
     replaced(loop, "write_end", ended)
 
 
+def _lost_share_not_refused(replaced: Replaced) -> None:
+    """Let a container end well that has lost an executor, which stands still."""
+
+    def end(self: Epoch) -> EndedEpoch | None:
+        return EndedEpoch(self._started.epoch, self.known) if self.has_ended_well else None
+
+    replaced(Epoch, "end", end)
+
+
 def program_start(container: ContainerId, epoch: int) -> Any:
     from grete.launch.base import ContainerStart
 
@@ -179,6 +190,12 @@ PLANTS = {
         "a container that was killed may still commit when the next coordinator gives its tasks to others",
         _broken_off_unrecorded,
         ("container-count", "kill-coordinator", "pause-container"),
+    ),
+    "lost-share-not-refused": Plant(
+        "a container ends well though a share of it that was taken for lost may still commit",
+        _lost_share_not_refused,
+        ("container-count", "kill-coordinator", "pause-container"),
+        seeds=2_000,
     ),
     "never-adopted": Plant(
         "a new coordinator restarts everything",

@@ -17,11 +17,11 @@ from grete.config.settings import Settings
 from grete.container.assignment import AssignedTask, Assignment
 from grete.container.control import Ended
 from grete.container.epochs import Epoch, run_epoch
-from grete.container.local_shares import LocalEngine
+from grete.container.local_shares import LocalEngine, LocalShares
 from grete.container.process_state import EndedEpoch, ProcessState
 from grete.container.run_lock import is_run_in, running_in
 from grete.container.start import Started, prepare
-from grete.errors import ProcessingError
+from grete.errors import CheckpointsMoved, ProcessingError
 from grete.model.fence import Fence
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.streams import StreamSpec
@@ -267,3 +267,27 @@ def test_a_fence_is_raised_once_as_long_as_all_that_worked_behind_it_has_ended(
     kept.keep(fence, ended)
     assert kept.take(fence) == ended
     assert not kept.take(fence), "something may be at work behind it now"
+
+
+def test_a_share_that_was_lost_commits_nothing_more_when_its_epoch_has_ended(running: Running) -> None:
+    """Spark ends without an executor that stands still. Others may have the container's tasks when it goes on."""
+    epoch = Epoch(running.started(), running.clock)
+    running.send(b"x")
+    epoch.began()
+    with closing(LocalShares(epoch, running.clock)) as lost:
+        assert epoch.end() is None
+        with pytest.raises(CheckpointsMoved):
+            lost.step()
+        lost.kill()
+    assert running.outputs() == []
+
+
+def test_an_epoch_whose_shares_have_all_ended_leaves_its_right_to_the_next(running: Running) -> None:
+    epoch = Epoch(running.started(), running.clock)
+    running.send(b"x")
+    epoch.began()
+    epoch.ended()
+    with closing(LocalShares(epoch, running.clock)) as share:
+        assert epoch.end() is not None
+        share.step()
+    assert running.outputs() == [b"x"]

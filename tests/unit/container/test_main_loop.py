@@ -109,6 +109,19 @@ def test_a_container_that_is_asked_to_stop_says_that_it_has_not_read_everything(
     assert life(coordinator, tmp_path, work).run() == ExitCode.STOPPED
 
 
+def test_one_whose_store_does_not_answer_when_it_is_asked_to_stop_does_not_say_that_it_ended_well(
+    coordinator: Coordinator, tmp_path: Path
+) -> None:
+    """Perhaps an executor of it that was lost could not be refused: who asked fences it off then."""
+    coordinator.command = {"action": "stop", "number": 0}
+
+    def work(assignment: Assignment, control: Control, on_batch: Any) -> Ended:
+        until_told(control)
+        raise StreamUnreachable("no broker answers")
+
+    assert life(coordinator, tmp_path, work).run() == ExitCode.FAILED
+
+
 def test_a_container_reports_that_it_is_at_a_barrier_and_leaves_it_with_the_directive(
     coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

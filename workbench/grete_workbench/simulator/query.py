@@ -9,7 +9,6 @@ from grete.container.assignment import Assignment
 from grete.container.checkpoints import checkpoint_store
 from grete.container.control import Ended, Interruption
 from grete.container.epochs import Epoch
-from grete.container.process_state import EndedEpoch
 from grete.container.share_server import EndedWell
 from grete.container.start import steps
 from grete.errors import GreteError, JobError
@@ -56,8 +55,9 @@ class QueryRun:
         )
         self.spark = SimulatedSpark(container, epoch)
         ended = yield from self.spark.run(container.control)
-        if epoch.has_ended_well:
-            container.kept.keep(self._assignment.fence, EndedEpoch(started.epoch, epoch.known))
+        yield Sleep()
+        if (known := epoch.end()) is not None:
+            container.kept.keep(self._assignment.fence, known)
         return ended
 
     def _start(self) -> Any:
