@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.fault.job_on_kafka import job_on
+from tests.fault.job_on_kafka import COPYING, job_on
+from tests.support.counter_job import COUNTER, COUNTER_PROPERTIES, CounterJob, make_job
 
 from grete.cli.main import main
 from grete.config.load import load_file
@@ -109,3 +112,90 @@ def test_a_clone_goes_on_where_its_original_stood_and_no_record_is_lost_or_doubl
 def stop_one(job: JobId) -> None:
     with open_job(job) as handle:
         handle.requests.stop(30, "to compare them")
+
+
+def test_on_kafka_a_clone_begins_with_the_offsets_and_stores_of_its_original(
+    kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with job_on(kafka, tmp_path, monkeypatch) as job:
+        job.send(300)
+        job.submit()
+        job.await_counted()
+        file, name = tmp_path / "clone.properties", f"{job.id.name}-2"
+        words = ["job", "clone", "--job", job.id.name, "--as", name, "--to-file", str(file)]
+        assert main([*words, "--from", "checkpoint"]) == 4, "it runs"
+        job.stop()
+        assert main([*words, "--from", "checkpoint"]) == 0
+        job.send(100)
+        for one in (("--config", str(file)), ("--job", job.id.name)):
+            process = sparkless(*one, "--until-drained")
+            assert process.wait(patient(100)) == 0, process.communicate()[1]
+        with open_job(job.id) as original, open_job(JobId(name)) as other:
+            [found] = compare(original, other)
+        assert (found.records, found.other_records, found.is_equal) == (100, 100, True)
+        job.assert_each_counted_once()
+
+
+def test_a_clone_that_was_killed_while_it_was_made_is_asked_for_again_and_goes_on_where_its_original_does(
+    tmp_path: Path,
+) -> None:
+    """Compared is what both have written since."""
+    job, file = make_job(tmp_path, COUNTER, COUNTER_PROPERTIES), tmp_path / "clone.properties"
+    clone = CounterJob(job.home, file)
+
+    def grete(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            job.command(*words),
+            env=job.environment(**environment),
+            capture_output=True,
+            text=True,
+            timeout=patient(60),
+        )
+
+    def run(which: CounterJob) -> None:
+        ran = which.run(spark=False)
+        assert ran.returncode == 0, ran.stderr
+
+    job.fill(500)
+    run(job)
+    words = ("job", "clone", "--as", "counter-2", "--from", "checkpoint", "--to-file", str(file))
+    for point in ("clone.made", "clone.store-copied", "clone.checkpoints-written"):
+        killed = grete(*words, GRETE_FAILPOINT=f"{point}:kill")
+        assert (killed.returncode, file.exists()) == (-signal.SIGKILL, False), killed.stderr
+    made = grete(*words)
+    assert made.returncode == 0, made.stderr
+    again = grete(*words)
+    assert (again.returncode, "there is a job counter-2 already" in again.stderr) == (1, True), again.stderr
+    job.fill(100)
+    run(job)
+    run(clone)
+    command = job.command("job", "compare", "--job", "counter-2", "--over", "counter", "-o", "json")[:-2]
+    compared = subprocess.run(command, env=job.environment(), capture_output=True, text=True, check=True)
+    [output] = json.loads(compared.stdout)["outputs"]
+    assert (output["records"], output["clone_records"], output["same"]) == (100, 100, 50)
+
+
+def test_a_clone_begins_at_a_time(
+    kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with job_on(kafka, tmp_path, monkeypatch, application=COPYING) as job:
+        job.send(60)
+        job.submit()
+        job.await_counted()
+        since_ms = time.time_ns() // 1_000_000 + 1
+        eventually(lambda: time.time_ns() // 1_000_000 > since_ms, "it is later")
+        job.send(40)
+        job.await_counted()
+        file, name = tmp_path / "clone.properties", f"{job.id.name}-2"
+        words = ["job", "clone", "--job", job.id.name, "--as", name, "--to-file", str(file), "--from"]
+        assert main([*words, "offset:3"]) == 2
+        assert (
+            "--from 'offset:3': write oldest, upcoming, timestamp:TIME or checkpoint"
+            in capsys.readouterr().err
+        )
+        assert main([*words, f"timestamp:{since_ms}"]) == 0
+        process = sparkless("--config", str(file), "--until-drained")
+        assert process.wait(patient(100)) == 0, process.communicate()[1]
+        with open_job(job.id) as original, open_job(JobId(name)) as other:
+            [found] = compare(original, other)
+        assert (found.records, found.other_records) == (100, 40)

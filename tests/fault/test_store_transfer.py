@@ -160,36 +160,3 @@ def test_on_kafka_a_job_goes_back_to_what_was_exported_and_not_while_it_runs(
         job.await_counted()
         last = {one.key: one.value["count"] for one in job.written()}
         assert set(last.values()) == {100 // KEYS + 1}
-
-
-def test_a_clone_begins_with_its_originals_state_and_offsets_and_both_go_on_to_the_same(
-    make: MakeCounter, tmp_path: Path
-) -> None:
-    job, folder, offsets = make("one", 500), str(tmp_path / "exported"), str(tmp_path / "offsets")
-    config = str(tmp_path / "clone.properties")
-    clone = CounterJob(job.home, Path(config))
-    made = grete(job, "job", "clone", "--as", "counter-2", "--from", "upcoming", "--to-file", config)
-    assert made.returncode == 0, made.stderr
-    ran = clone.run(spark=False)
-    assert ran.returncode == 0, ran.stderr
-    for one, words in (
-        (job, ["store", "export", "counts", "--to", folder]),
-        (clone, ["store", "import", "counts", "--from", folder, "--execute"]),
-        (job, ["checkpoint", "export", "--to", offsets]),
-        (clone, ["checkpoint", "overwrite", offsets, "--execute"]),
-    ):
-        done = grete(one, *words)
-        assert done.returncode == 0, done.stderr
-    count(job, 100)
-    ran = clone.run(spark=False)
-    assert ran.returncode == 0, ran.stderr
-    compared = subprocess.run(
-        [*job.command("job", "compare", "--job", "counter-2", "--over", "counter", "-o", "json")[:-2]],
-        env=job.environment(),
-        capture_output=True,
-        text=True,
-        timeout=patient(60),
-    )
-    assert compared.returncode == 0, compared.stdout + compared.stderr
-    [output] = json.loads(compared.stdout)["outputs"]
-    assert (output["records"], output["clone_records"], output["same"]) == (600, 100, 50)

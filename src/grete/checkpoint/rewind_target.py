@@ -23,8 +23,8 @@ class BatchTarget:
 RewindTarget = Startpoint | BatchTarget
 
 
-def parse_target(text: str) -> RewindTarget:
-    """Read `--to`. A startpoint's time of creation is set later.
+def parse_target(text: str, option: str = "--to") -> RewindTarget:
+    """Read the value of an option. A startpoint's time of creation is set later.
 
     A time is milliseconds since 1970, or ISO 8601; without a zone it is UTC. A batch is `batch:N`, or
     `batch:LINEAGE/N` with the first characters of a lineage.
@@ -41,12 +41,12 @@ def parse_target(text: str) -> RewindTarget:
         case "offset", True if rest.isascii() and rest.isdigit():
             return Startpoint(StartpointKind.SPECIFIC, 0, offset=str(int(rest)))
         case "timestamp", True:
-            return Startpoint(StartpointKind.TIMESTAMP, 0, timestamp_ms=_time_ms(rest))
+            return Startpoint(StartpointKind.TIMESTAMP, 0, timestamp_ms=_time_ms(rest, option))
         case "batch", True:
             lineage, _, number = rest.rpartition("/")
             if number.isascii() and number.isdigit():
                 return BatchTarget(int(number), lineage or None)
-    raise ConfigError(f"--to {text!r}: write {FORMS}")
+    raise ConfigError(f"{option} {text!r}: write {FORMS}")
 
 
 def startpoint_target(text: str) -> Startpoint:
@@ -61,13 +61,13 @@ def startpoint_target(text: str) -> Startpoint:
     return target
 
 
-def _time_ms(text: str) -> int:
+def _time_ms(text: str, option: str) -> int:
     if text.isascii() and text.isdigit() and int(text) <= _LONGEST_MS:
         return int(text)
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise ConfigError(
-            f"--to timestamp:{text}: write milliseconds since 1970 or ISO 8601, such as 2026-03-01T02:30:00Z"
+            f"{option} timestamp:{text}: write milliseconds since 1970 or ISO 8601, such as 2026-03-01T02:30:00Z"
         ) from None
     return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -6,17 +6,20 @@ import argparse
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from grete.cli.options import add_common_options, add_job_options, argument, opened_job
 from grete.cli.output import print_json, print_table
-from grete.errors import JobError
+from grete.errors import ConfigError, JobError
 from grete.model.ids import JobId
 
 if TYPE_CHECKING:
+    from grete.model.startpoint import Startpoint
     from grete.operations.clones import Compared
 
 _EXAMPLES = 5
+_CHECKPOINT = "checkpoint"
+_DEFAULTS = ("oldest", "upcoming")
 
 
 def declare(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -32,9 +35,10 @@ def declare(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     clone.add_argument(
         "--from",
         dest="start",
-        choices=("oldest", "upcoming"),
         default="oldest",
-        help="where it begins to read",
+        metavar="WHERE",
+        help="where it begins to read: oldest, upcoming, timestamp:TIME, or checkpoint: with the offsets and stores "
+        "of the job, which has to be stopped",
     )
     clone.add_argument("--to-file", required=True, metavar="FILE", help="where its configuration is written")
     clone.set_defaults(run=_clone)
@@ -63,21 +67,37 @@ def _add_both(parser: argparse.ArgumentParser) -> None:
 def _clone(options: argparse.Namespace) -> int:
     from grete.config.clone import clone_config
     from grete.config.properties import format_properties
+    from grete.operations.clone_start import begin_at, begin_at_checkpoint
     from grete.private_files import write_private
 
+    is_default = options.start in _DEFAULTS
+    start = None if is_default or options.start == _CHECKPOINT else _time(options.start)
     with opened_job(options) as handle:
-        original, made = handle.job.shown, clone_config(handle.settings, options.clone, start=options.start)
+        original = handle.job
+        made = clone_config(handle.settings, options.clone, start=options.start if is_default else "")
+    if start is not None:
+        begin_at(original, made, start)
+    elif not is_default:
+        begin_at_checkpoint(original, made)
     name, path = options.clone.shown, options.to_file
-    write_private(Path(path), f"# {name}, which runs beside {original}\n{format_properties(made.raw)}")
+    write_private(Path(path), f"# {name}, which runs beside {original.shown}\n{format_properties(made.raw)}")
     if options.output == "json":
-        print_json({"job": name, "original": original, "file": str(Path(path).absolute())})
+        print_json({"job": name, "original": original.shown, "file": str(Path(path).absolute())})
         return 0
     print(
         f"{path}: change there what the new version changes, then: grete run --config {path}\n"
-        f"It writes {', '.join(map(str, made.task.own_outputs))}. To compare with {original}: "
-        f"grete job compare --job {name} --over {original}"
+        f"It writes {', '.join(map(str, made.task.own_outputs))}. To compare with {original.shown}: "
+        f"grete job compare --job {name} --over {original.shown}"
     )
     return 0
+
+
+def _time(text: str) -> Startpoint:
+    from grete.checkpoint.rewind_target import parse_target
+
+    if not text.startswith("timestamp:"):
+        raise ConfigError(f"--from {text!r}: write {', '.join(_DEFAULTS)}, timestamp:TIME or {_CHECKPOINT}")
+    return cast("Startpoint", parse_target(text, "--from"))
 
 
 def _compare(options: argparse.Namespace) -> int:

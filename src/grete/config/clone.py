@@ -15,8 +15,8 @@ from grete.model.ids import JobId
 _log = logging.getLogger(__name__)
 
 
-def clone_config(settings: Settings, clone: JobId, *, start: str) -> Settings:
-    """The configuration of a clone, which reads all inputs from `start`, "oldest" or "upcoming".
+def clone_config(settings: Settings, clone: JobId, *, start: str = "") -> Settings:
+    """The configuration of a clone, which reads all inputs from `start`: "oldest", "upcoming", or where it is told.
 
     Raises:
         ConfigError: a DataFrame pipeline, whose outputs cannot be told apart; or what is made of it is not valid.
@@ -38,8 +38,9 @@ def clone_config(settings: Settings, clone: JobId, *, start: str) -> Settings:
         JOB_NAME.name: clone.name,
         JOB_ID.name: clone.id,
         OUTPUTS_SUFFIX.name: (settings.task.outputs_suffix or "") + mark,
-        **{settings.stream(one).key("samza.offset.default"): start for one in settings.task.all_inputs},
     }
+    if start:
+        made |= {settings.stream(one).key("samza.offset.default"): start for one in settings.task.all_inputs}
     validate(made)
     return Settings.of(made)
 

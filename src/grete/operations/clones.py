@@ -8,12 +8,13 @@ in these streams once, from the one or from the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from grete.config.key_tables.job import PROMOTED_OVER, SUCCEEDED_BY
 from grete.config.key_tables.task import OUTPUTS_SUFFIX
 from grete.errors import JobError
+from grete.metadata.clone_origin import read_origin
 from grete.metadata.history import History
 from grete.model.ids import JobId
 from grete.operations.configuration import set_config
@@ -46,13 +47,16 @@ class Compared:
 def compare(original: JobHandle, clone: JobHandle) -> Iterator[Compared]:
     """Each declared output of the original with the clone's. Holds the last value of each key in memory.
 
-    Records without a key count as one key for each value.
+    Records without a key count as one key for each value. Of a clone that began with the original's checkpoints only
+    what both have written since.
     """
     before, after = original.settings, clone.settings
+    origin = read_origin(clone.stream)
+    ends = origin.ends if origin is not None and origin.of == original.job.shown else {}
     for stream in before.task.outputs:
         own, other = (one.task.written_as(stream) for one in (before, after))
         with original.system(stream.system) as system:
-            rows, others = _last(system, own.stream), _last(system, other.stream)
+            rows, others = _last(system, own.stream, ends.get(str(own), {})), _last(system, other.stream, {})
         made = Compared(str(own), str(other), rows[1], others[1])
         for key, value in rows[0].items():
             if key not in others[0]:
@@ -65,11 +69,11 @@ def compare(original: JobHandle, clone: JobHandle) -> Iterator[Compared]:
         yield made
 
 
-def _last(system: System, stream: str) -> tuple[dict[bytes, bytes | None], int]:
+def _last(system: System, stream: str, since: Mapping[int, int]) -> tuple[dict[bytes, bytes | None], int]:
     found: dict[bytes, bytes | None] = {}
     count = 0
     for partition, offsets in sorted(system.offsets(stream).items()):
-        start = oldest_offset(system, stream, partition)
+        start = max(oldest_offset(system, stream, partition), since.get(partition, 0))
         for record in records_until(system, stream, partition, start, int(offsets.upcoming)):
             found[record.value or b"" if record.key is None else record.key] = record.value
             count += 1

@@ -20,6 +20,7 @@ PASS = "from grete.failpoints import failpoint\n" + "\n".join(
 CAMPAIGNS = {
     "e2e/test_pipeline_kills.py": ("sink",),
     "unit/tasks/test_snapshots.py": ("snapshot",),
+    "fault/test_clones.py": ("clone",),
     "fault/test_store_transfer.py": ("transfer",),
     "fault/test_elasticity.py": ("elasticity",),
     "fault/test_submit.py": (
