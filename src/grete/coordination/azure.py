@@ -182,7 +182,7 @@ class AzureCoordination(Coordination):
         row = self._row(scope)
         if row is None or row.holder is None:
             return HeldByOther(scope, "a process that is just being elected", may_be_dead=True)
-        lives = self._patience.is_over(scope, row.epoch, 0) or self._patience.has_moved(scope)
+        lives = self._patience.is_over(scope, row.holder.incarnation, 0) or self._patience.has_moved(scope)
         return HeldByOther(scope, row.holder.described(), may_be_dead=not lives)
 
     def renew(self, leadership: Leadership) -> Leadership | None:

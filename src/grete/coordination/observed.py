@@ -104,7 +104,9 @@ class ObservedElection(Coordination):
             if term is not None and term.holder is not None:
                 if term.holder.incarnation == me.incarnation:  # our own attempt, whose answer did not come
                     return None
-                if not take_over and not self._patience.is_over(scope, term.epoch, term.renewals):
+                if not take_over and not self._patience.is_over(
+                    scope, term.holder.incarnation, term.renewals
+                ):
                     may_be_dead = not self._patience.has_moved(scope)
                     raise HeldByOther(scope, term.holder.described(), may_be_dead=may_be_dead)
             return Term(1 + max(0 if term is None else term.epoch, epoch_floor), me)
@@ -177,7 +179,7 @@ class ObservedElection(Coordination):
         term = self._register.read(scope)
         if term is None or term.holder is None:
             return Look(None, False)
-        return Look(term.epoch, self._patience.is_over(scope, term.epoch, term.renewals))
+        return Look(term.epoch, self._patience.is_over(scope, term.holder.incarnation, term.renewals))
 
     def cells(self, scope: str) -> Cells:
         """See Coordination."""

@@ -43,7 +43,10 @@ class Patience:
         self._sightings: dict[str, _Sighting] = {}
 
     def is_over(self, scope: str, *state: object, asked_s: float | None = None) -> bool:
-        """Look at the holder, whose `state` is another one after each renewal: epoch and renewals, or a version.
+        """Look at the holder, whose `state` is another one after each renewal: incarnation and renewals, or a version.
+
+        Not the epoch: where a leadership was deleted by hand, the next one may have the same. It was taken for silent
+        since the one before had stood still for so long.
 
         Returns whether it has not renewed for a TTL since we first saw it so. An answer that came late says how it
         was when it was asked for, at `asked_s`; without that it counts as of now, for those who look again before

@@ -102,7 +102,7 @@ class SqliteCoordination(Coordination):
 
     def _refuse_if_living(self, scope: str, row: _SqliteRow, holder: Holder) -> None:
         life = self._locks.life(scope, holder.incarnation)
-        if life is Life.DEAD or self._patience.is_over(scope, row.epoch, row.renewals):
+        if life is Life.DEAD or self._patience.is_over(scope, holder.incarnation, row.renewals):
             return
         may_be_dead = life is Life.UNKNOWN and not self._patience.has_moved(scope)
         raise HeldByOther(scope, holder.described(), may_be_dead=may_be_dead)
@@ -154,9 +154,9 @@ class SqliteCoordination(Coordination):
     def look(self, scope: str) -> Look:
         """See Coordination."""
         row = self._held(scope)
-        if row is None:
+        if row is None or row.holder is None:
             return Look(None, False)
-        return Look(row.epoch, self._patience.is_over(scope, row.epoch, row.renewals))
+        return Look(row.epoch, self._patience.is_over(scope, row.holder.incarnation, row.renewals))
 
     def _held(self, scope: str) -> _SqliteRow | None:
         row = self._row(scope)

@@ -157,3 +157,22 @@ def test_only_the_leader_releases_and_forgets(
     election.release(won)
     assert election.holder(SCOPE) is None
     assert other(shared, clock).campaign(SCOPE).epoch == won.epoch + 1
+
+
+def test_a_leader_with_the_epoch_of_one_that_was_deleted_is_not_taken_for_as_silent_as_that(
+    election: ObservedElection, shared: MemoryLeaderships, clock: ManualClock
+) -> None:
+    election.campaign(SCOPE)  # and dies
+    contender = other(shared, clock)
+    with pytest.raises(HeldByOther):
+        contender.campaign(SCOPE)
+    clock.advance(TTL_S - 1)
+    del shared.terms[SCOPE]
+    won = other(shared, clock).campaign(SCOPE)
+    assert won.epoch == 1
+    clock.advance(2)
+    with pytest.raises(HeldByOther):
+        contender.campaign(SCOPE)
+    assert not contender.is_silent(SCOPE)
+    clock.advance(TTL_S)
+    assert contender.campaign(SCOPE).epoch == 2

@@ -121,7 +121,7 @@ class ZooKeeperCoordination(Coordination):
         for each in held:
             if each.holder.incarnation == me.incarnation:  # our own attempt, whose answer did not come
                 return each.epoch
-            if not take_over and not self._patience.is_over(scope, each.epoch, each.renewals):
+            if not take_over and not self._patience.is_over(scope, each.holder.incarnation, each.renewals):
                 may_be_dead = not self._patience.has_moved(scope)
                 raise HeldByOther(scope, each.holder.described(), may_be_dead=may_be_dead)
         if counter is None:
@@ -267,7 +267,7 @@ class ZooKeeperCoordination(Coordination):
         held = self._held(scope)
         if held is None:
             return Look(None, False)
-        return Look(held.epoch, self._patience.is_over(scope, held.epoch, held.renewals))
+        return Look(held.epoch, self._patience.is_over(scope, held.holder.incarnation, held.renewals))
 
     def cells(self, scope: str) -> Cells:
         """See Coordination."""
