@@ -43,7 +43,7 @@ class Patience:
         self._sightings: dict[str, _Sighting] = {}
 
     def is_over(self, scope: str, *state: object, asked_s: float | None = None) -> bool:
-        """Look at the holder, whose `state` is another one after each renewal: incarnation and renewals, or a version.
+        """Look at the holder, whose `state` is new after each renewal: incarnation and renewals, or a version.
 
         Not the epoch: where a leadership was deleted by hand, the next one may have the same. It was taken for silent
         since the one before had stood still for so long.
