@@ -314,6 +314,9 @@ class CoordinatorLoop:
         if slot is None or slot.launch > launch:
             return
         self.registry.clear(container, launch)
+        self._write_end(container, may_commit=may_commit)
+
+    def _write_end(self, container: ContainerId, *, may_commit: bool) -> None:
         record = self._records.pop(container)
         if may_commit and record.tasks:
             self._broken_off.add(container)
@@ -322,14 +325,14 @@ class CoordinatorLoop:
             write_end(self._stream, container)
 
     def forget_containers(self) -> None:
-        """None runs any more, as the job has ended and its launcher is closed.
+        """The job has ended and its launcher is closed: the next start adopts none, and fences off what it may find.
 
-        The next start would take one over whose exit was not seen, for the sake of what it has said of its end: it
-        would end for a reason of the run before, as the configuration that was refused there.
+        It would take one over whose exit was not seen, for the sake of what it has said of its end: it would end for
+        a reason of the run before, as the configuration that was refused there. And of stream processors one may
+        stand still through all of that, and go on when others have its tasks.
         """
         for container in sorted(self._records):
-            write_end(self._stream, container)
-        self._records.clear()
+            self._write_end(container, may_commit=True)
 
     def _record(self, event: str, details: dict[str, str]) -> None:
         self._on_record(event, details)

@@ -257,6 +257,7 @@ def test_a_job_that_has_ended_leaves_no_container_for_the_next_start_to_take_ove
     assert set(read_launches(coordinator.stream)) == {ZERO}
     coordinator.loop.forget_containers()
     assert read_launches(coordinator.stream) == {}
+    assert set(read_broken_off(coordinator.stream)) == {ZERO}, "and it is fenced off: nobody saw it end"
 
 
 def test_who_broke_off_is_known_to_the_next_coordinator_until_it_is_fenced_off(
