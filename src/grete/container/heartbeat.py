@@ -12,12 +12,15 @@ from typing import Any, Protocol
 import msgspec
 
 from grete.errors import CoordinatorUnavailable, Fenced, GreteError
-from grete.wire.container_protocol import HELD_AT_MOST_S, Directive, Heartbeat
+from grete.wire.container_protocol import HELD_AT_MOST_S, HELD_AT_REST_S, Directive, Heartbeat
 from grete.wire.metric_values import ReportedMetrics
 
 _log = logging.getLogger(__name__)
 _METRICS_EVERY_S = 5.0
 """Scrapes are seconds apart, and those of a hundred tasks are 50 KB."""
+_RESTS_AFTER_S = 5.0
+"""Without anything new to say."""
+_SILENT_PARTS = 4
 _LOOK_AFTER = 2
 """Heartbeats without an answer before a new coordinator is looked for."""
 
@@ -53,7 +56,8 @@ class Reactions:
 class HeartbeatSender:
     """Sends a heartbeat as soon as the one before is answered, from a thread of its own until closed.
 
-    The coordinator holds its answer until there is another directive, for half a second at most. One that does not
+    The coordinator holds its answer until there is another directive, for half a second at most, and for two when
+    there was nothing new to report for a while: half of what a job at rest took was heartbeats. One that does not
     hold it, since it is an older version or holds too many, gets two heartbeats a second.
 
     Processing goes on while the coordinator does not answer: the commit's fence, not this thread, decides who may
@@ -77,9 +81,12 @@ class HeartbeatSender:
         self._reactions = reactions
         self._now_s = now_s
         self.orphan_s = -1.0
+        self.silent_s = 0.0
+        """After how long the coordinator takes the container for silent; 0 and less is never."""
         self._answered_s = now_s()
         self._unanswered = 0
         self._heartbeat = Heartbeat(epoch)
+        self._changed_s = now_s()
         self._metrics = metrics
         self._metrics_sent_s = float("-inf")
         self._directive: Directive | None = None
@@ -98,7 +105,9 @@ class HeartbeatSender:
 
     def report(self, **changed: Any) -> None:
         """Change fields of the report. Called by one thread at a time."""
-        self._heartbeat = msgspec.structs.replace(self._heartbeat, **changed)
+        before, self._heartbeat = self._heartbeat, msgspec.structs.replace(self._heartbeat, **changed)
+        if self._heartbeat != before:
+            self._changed_s = self._now_s()
 
     def _run(self) -> None:
         while not self._closed.is_set():
@@ -119,13 +128,20 @@ class HeartbeatSender:
         """
         known = self._directive
         report = self._next()
-        asked = report if known is None else msgspec.structs.replace(report, known=known)
+        asked = (
+            report if known is None else msgspec.structs.replace(report, known=known, hold_s=self._hold_s())
+        )
         answer = self._answer(asked)
         if answer is None:
             return False
         self._directive = answer
         self._reactions.on_directive(answer)
         return answer != known
+
+    def _hold_s(self) -> float:
+        if self._now_s() - self._changed_s < _RESTS_AFTER_S:
+            return HELD_AT_MOST_S
+        return min(HELD_AT_REST_S, self.silent_s / _SILENT_PARTS if self.silent_s > 0 else HELD_AT_REST_S)
 
     def report_now(self) -> None:
         """Send a heartbeat at once. The coordinator gives the answer that it holds, and is asked again."""

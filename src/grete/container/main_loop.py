@@ -232,6 +232,7 @@ class ContainerMainLoop:
         log_as(job=assignment.job.shown)
         self._folder = assignment.state_directory(self._home).parent.resolve()
         self._sender.orphan_s = assignment.settings.coordinator.orphan_s
+        self._sender.silent_s = assignment.settings.coordinator.container_silent_s
         return assignment
 
     def _write_locality(self, assignment: Assignment) -> None:

@@ -33,7 +33,7 @@ from grete.server.rights import Right, Tokens
 from grete.server.routes import Below, Endpoint, GuardedRoute
 from grete.wire import coordinator_api as api
 from grete.wire.container_protocol import (
-    HELD_AT_MOST_S,
+    HELD_AT_REST_S,
     AssignmentMessage,
     Directive,
     Heartbeat,
@@ -188,9 +188,10 @@ class _Routes:
         if heartbeat.known is UNSET or self._held >= _HELD_AT_MOST:
             return await run_in_threadpool(self._view.containers.heartbeat, container_id, heartbeat)
         self._held += 1
+        hold_s = min(heartbeat.hold_s, HELD_AT_REST_S)
         try:
             directive = await run_in_threadpool(self._view.containers.next_directive, container_id, heartbeat)
-            return await asyncio.wait_for(asyncio.wrap_future(directive), HELD_AT_MOST_S)
+            return await asyncio.wait_for(asyncio.wrap_future(directive), hold_s)
         except TimeoutError:
             return heartbeat.known
         finally:

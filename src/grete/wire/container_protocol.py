@@ -29,6 +29,8 @@ from grete.wire.metric_values import ReportedMetrics
 
 HELD_AT_MOST_S = 0.5
 """How long a coordinator may hold its answer to a heartbeat, and the time between heartbeats when it does not."""
+HELD_AT_REST_S = 2.0
+"""The same of a container of which there is nothing new to say."""
 _BELOW = 2**63
 Integer = Annotated[int, Meta(ge=-_BELOW, le=_BELOW - 1, extra_json_schema={"format": "int64"})]
 Amount = Annotated[float, Meta(ge=0, lt=_BELOW)]
@@ -77,7 +79,7 @@ class Heartbeat(Struct, frozen=True):
     the time that took in all, `last_commit_seconds` the last; `dead_letters` counts what these set aside. `metrics`
     are in one of several. `trace` is that of the last batch that was traced, `outputs` the streams that a pipeline
     writes. `end` is in the last one. With `known`, the directive that the container has, the answer may be held until
-    there is another one (`HELD_AT_MOST_S`).
+    there is another one, for `hold_s`.
     """
 
     epoch: Integer
@@ -96,6 +98,7 @@ class Heartbeat(Struct, frozen=True):
     metrics: ReportedMetrics | UnsetType = UNSET
     end: ReportedEnd | UnsetType = UNSET
     known: Directive | UnsetType = UNSET
+    hold_s: Amount = HELD_AT_MOST_S
 
     @property
     def is_at_work(self) -> bool:

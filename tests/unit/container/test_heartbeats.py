@@ -300,6 +300,31 @@ def test_a_coordinator_of_an_older_version_which_holds_no_answer_is_not_asked_mo
     assert times_s[2] - times_s[1] >= HELD_AT_MOST_S
 
 
+@pytest.mark.parametrize(("silent_s", "longest_s"), [(60.0, 2.0), (0.0, 2.0), (1.5, 0.375)])
+def test_of_a_container_at_rest_the_coordinator_may_hold_its_answer_longer(
+    silent_s: float, longest_s: float
+) -> None:
+    """Not so long that it takes the container for silent; and as short as before once there is something new."""
+    client = Client(Directive(Command.RUN, 3))
+    beat, _, clock = heartbeat(client)
+    beat.silent_s = silent_s
+    beat.send()
+    for wait_s, batch_id in ((4.0, 1), (4.0, 1), (2.0, 1), (5.0, 1), (1.0, 2), (5.0, 2)):
+        beat.report(batch_id=batch_id)
+        clock.advance(wait_s)
+        beat.send()
+    holds = [one.hold_s for one in client.heartbeats]
+    assert holds == [
+        HELD_AT_MOST_S,
+        HELD_AT_MOST_S,
+        longest_s,
+        longest_s,
+        longest_s,
+        HELD_AT_MOST_S,
+        longest_s,
+    ]
+
+
 class Holding(Client):
     """A coordinator that holds an answer until the next heartbeat comes, or there is another directive."""
 
