@@ -103,7 +103,7 @@ class Nemesis:
         if living:
             first = self._world.chance.choice(living)
             self._world.pause(first.process)
-            self._world.processors.join(first.id)
+            self._world.processors.join(first.id, self._world.unwritten(first.submitted))
 
     def _cells_silent(self) -> None:
         self._world.cells_are_silent = True
