@@ -34,7 +34,7 @@ spark.master=local[2]
 
 
 def run(seconds: float) -> dict[str, float]:
-    """Percent of a core, by process and in all, and how often in a second they wake up."""
+    """Percent of a core, by process and in all, how often in a second they wake up, and the memory of each in MB."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         environment = {**os.environ, "GRETE_HOME": str(folder / "home")}
@@ -55,17 +55,18 @@ def run(seconds: float) -> dict[str, float]:
             before = {pid: (cpu_s(pid), _wakes(pid)) for pid in processes}
             time.sleep(seconds)
             found: dict[str, float] = {}
-            wakes = 0.0
+            wakes, memory = 0.0, dict[str, float]()
             for pid, what in processes.items():
                 with suppress(OSError):
                     percent = (cpu_s(pid) - before[pid][0]) / seconds * 100
                     found[what] = round(found.get(what, 0.0) + percent, 2)
                     wakes += (_wakes(pid) - before[pid][1]) / seconds
+                    memory[f"{what}_mb"] = memory.get(f"{what}_mb", 0.0) + _memory_mb(pid)
         finally:
             stop = grete("stop", "--job", "rest")
             subprocess.run(stop, env=environment, stdout=subprocess.DEVNULL, check=False)
             job.wait(60)
-    return {**found, "in_all": round(sum(found.values()), 2), "wakes_per_s": round(wakes, 1)}
+    return {**found, "in_all": round(sum(found.values()), 2), "wakes_per_s": round(wakes, 1), **memory}
 
 
 def of_home(home: str) -> dict[int, str]:
@@ -89,6 +90,12 @@ def cpu_s(pid: int) -> float:
     """Seconds of a processor that it has had."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _memory_mb(pid: int) -> float:
+    """What it shares with others counts by its part."""
+    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:")) // 1024
 
 
 def _wakes(pid: int) -> int:
