@@ -12,10 +12,12 @@ from typing import Any
 
 from grete.clock import SystemClock
 from grete.config.choices import LauncherChoice
+from grete.config.key_tables.job import PROMOTED_OVER, SUCCEEDED_BY
 from grete.config.settings import Settings
 from grete.coordination.base import Holder
 from grete.coordinator.public_address import PublicAddress
 from grete.errors import GreteError, JobNotFound
+from grete.metadata.clone_origin import read_origin
 from grete.metadata.history import rests_in_words
 from grete.metadata.job_state import JobState
 from grete.metadata.quarantine import SHOWN
@@ -139,6 +141,7 @@ def standing_row(handle: JobHandle) -> dict[str, Any]:
         _processors_in_words(processors, is_led=running),
         rests_in_words(resting, len(set(handle.assignments().values()))) if resting else "",
         state.message if state else "",
+        _clone_in_words(handle),
     ]
     quarantined = handle.quarantined()
     public = None if holder is None else PublicAddress.of(handle.settings.coordinator, holder.host)
@@ -172,6 +175,17 @@ def _processors(handle: JobHandle) -> list[str] | None:
     if handle.settings.job.launcher != LauncherChoice.PROCESSORS:
         return None
     return sorted(one.id for one in handle.election.heard_of(processors_scope(handle.job)))
+
+
+def _clone_in_words(handle: JobHandle) -> str:
+    """What a job has to do with another version of itself; empty of one that has none."""
+    config = handle.config()
+    if successor := config.get(SUCCEEDED_BY.name):
+        return f"{successor} goes on where it ended"
+    if before := config.get(PROMOTED_OVER.name):
+        return f"it writes the streams of {before}"
+    origin = read_origin(handle.stream)
+    return "" if origin is None else f"a clone of {origin.of}"
 
 
 def _processors_in_words(processors: list[str] | None, *, is_led: bool) -> str:

@@ -25,9 +25,13 @@ from grete.launch.processes import name_of
 from grete.metadata.launches import LaunchRecord, write_launch
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.messages import SET_TASK_PARTITION
+from grete.model.startpoint import Startpoint, StartpointKind
 from grete.model.streams import StreamSpec
 from grete.operations import clones, open_job
+from grete.operations.clone_start import begin_at
 from grete.operations.clones import compare, swap
+from grete.operations.configuration import set_config
+from grete.operations.job_status import standing_row
 from grete.operations.meeting import bring_together, meeting
 from grete.systems.local.system import LocalSystem, Message
 from grete.testing.job import JobUnderTest
@@ -106,6 +110,14 @@ def test_inputs_end_where_they_are_told_and_no_task_takes_it_for_their_end() -> 
         assert job.checkpoints()["Partition 0"] == {"local.in.0": 2}
 
 
+BASE = {
+    "task.class": "orders:Orders",
+    "task.inputs": "local.in",
+    "task.outputs": "local.out",
+    "job.coordinator.system": "local",
+}
+
+
 class Pair:
     """Two jobs that have committed, and an embedded system with their outputs."""
 
@@ -113,17 +125,11 @@ class Pair:
         self.original, self.clone = JobId("orders"), JobId("orders-2")
         self.system = stack.enter_context(closing(LocalSystem(home / "local", SystemClock())))
         self._stack = stack
-        base = {
-            "task.class": "orders:Orders",
-            "task.inputs": "local.in",
-            "task.outputs": "local.out",
-            "job.coordinator.system": "local",
-        }
         for name in ("in", "out", "out-orders-2"):
             self.system.create_stream(StreamSpec(name, 2))
         for job, more in ((self.original, {}), (self.clone, {"task.outputs.suffix": "-orders-2"})):
             with open_job(job, must_exist=False) as handle:
-                handle.stream.write_config({"job.name": job.name, **base, **more}, run_id="run-1")
+                handle.stream.write_config({"job.name": job.name, **BASE, **more}, run_id="run-1")
                 reads = {
                     ssp_key(SystemStreamPartition("local", "in", p)): f'["Partition {p}"]' for p in (0, 1)
                 }
@@ -145,6 +151,25 @@ class Pair:
 def pair(home: Path) -> Iterator[Pair]:
     with ExitStack() as stack:
         yield Pair(home, stack)
+
+
+def test_status_says_what_a_job_has_to_do_with_another_version_of_itself(pair: Pair) -> None:
+    pair.commit(pair.original, a=4, b=7)
+    made = clone_config(Settings.of({"job.name": "orders", **BASE}), JobId("orders-3"))
+    begin_at(pair.original, made, Startpoint(StartpointKind.TIMESTAMP, 0, timestamp_ms=5))
+    assert message(JobId("orders-3")) == "a clone of orders"
+    assert message(pair.original) == ""
+    with open_job(pair.original) as handle:
+        set_config(handle, {"job.succeeded.by": "orders-3"}, reason="")
+    with open_job(JobId("orders-3")) as handle:
+        set_config(handle, {"job.promoted.over": "orders"}, reason="")
+    assert message(pair.original) == "orders-3 goes on where it ended"
+    assert message(JobId("orders-3")) == "it writes the streams of orders"
+
+
+def message(job: JobId) -> str:
+    with open_job(job) as handle:
+        return str(standing_row(handle)["message"])
 
 
 def test_the_last_value_of_each_key_is_compared(pair: Pair) -> None:
