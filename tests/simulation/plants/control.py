@@ -88,15 +88,6 @@ def _lost_not_fenced(replaced: Replaced) -> None:
     replaced(CoordinatorLoop, "adopt", adopt)
 
 
-def _broken_off_unrecorded(replaced: Replaced) -> None:
-    """Record of a container that was killed that nothing of it runs any more."""
-
-    def ended(stream: Any, container: ContainerId, broken_off: Any = None) -> None:
-        launches.write_end(stream, container)
-
-    replaced(loop, "write_end", ended)
-
-
 def _lost_share_not_refused(replaced: Replaced) -> None:
     """Let a container end well that has lost an executor, which stands still."""
 
@@ -184,11 +175,6 @@ PLANTS = {
     "broke-off-and-not-fenced": Plant(
         "a container that was killed may still commit when others have its tasks",
         _broken_off_not_fenced,
-        ("container-count", "kill-coordinator", "pause-container"),
-    ),
-    "broken-off-unrecorded": Plant(
-        "a container that was killed may still commit when the next coordinator gives its tasks to others",
-        _broken_off_unrecorded,
         ("container-count", "kill-coordinator", "pause-container"),
     ),
     "lost-share-not-refused": Plant(
