@@ -36,18 +36,6 @@ def at_work_in(directory: Path) -> Path:
     return directory / "batches"
 
 
-def is_run_in(directory: Path) -> bool:
-    """Whether a living process has the folder's lock."""
-    try:
-        descriptor = os.open(directory / _NAME, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        return not _is_free(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _is_free(descriptor: int) -> bool:
     """Whether no other process has the lock; it is taken then."""
     try:

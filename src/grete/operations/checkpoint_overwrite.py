@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from grete.checkpoint.offset_manager import check_in_range
 from grete.checkpoint.task_commit import TaskCommit, moved_entries
 from grete.checkpoint.text import Checkpoints
-from grete.container.run_lock import is_run_in
 from grete.errors import ConfigError, JobError
 from grete.metadata.history import History
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.model.startpoint import Startpoint, StartpointKind
 from grete.operations.job_handle import JobHandle, no_such_task, not_read
+from grete.operations.orphans import standing_still
 from grete.operations.startpoints import LIVE, Where, write_startpoints
 from grete.systems.base import System
 
@@ -115,20 +115,9 @@ def overwrite(handle: JobHandle, new: Checkpoints, *, replace: bool, live: bool,
             **details,
         )
         return
-    with handle.election.stopped(LIVE):
-        _refuse_living_containers(handle)
+    with standing_still(handle, way_out=LIVE):
         _write(handle, new, replace=replace)
         History(handle.stream).append("checkpoint-overwrite", source="checkpoint-tool", **details)
-
-
-def _refuse_living_containers(handle: JobHandle) -> None:
-    """A container whose coordinator died goes on, and would write its own offsets over ours."""
-    for folder in sorted(handle.state_directory.glob("container-*")):
-        if is_run_in(folder):
-            raise JobError(
-                f"{folder.name} of job {handle.job.shown} still runs without a coordinator: run the job and stop it, "
-                f"or wait until the container ends"
-            )
 
 
 def _write(handle: JobHandle, new: Checkpoints, *, replace: bool) -> None:

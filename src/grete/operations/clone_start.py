@@ -84,12 +84,13 @@ def _make(original: JobHandle, clone: JobHandle, settings: Settings, why: str) -
             f"there is a job {clone.job.shown} already: name another, or: "
             f"grete job delete --job {clone.job.shown} --execute"
         )
-    clone.stream.write_config(settings.raw, run_id=uuid.uuid4().hex, reason=why)
-    TaskAssignments(clone.stream).write(
-        (kind, key, message.values)
-        for kind in _TASKS
-        for key, message in original.stream.messages(kind).items()
-    )
+    with clone.election.stopped("it has just been started"):
+        clone.stream.write_config(settings.raw, run_id=uuid.uuid4().hex, reason=why)
+        TaskAssignments(clone.stream).write(
+            (kind, key, message.values)
+            for kind in _TASKS
+            for key, message in original.stream.messages(kind).items()
+        )
     failpoint("clone.made")
 
 

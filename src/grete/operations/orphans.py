@@ -109,7 +109,7 @@ def _end(handle: JobHandle, launches: Launches, deadline_s: float) -> None:
 
 
 @contextmanager
-def standing_still(*handles: JobHandle) -> Iterator[None]:
+def standing_still(*handles: JobHandle, way_out: str = "") -> Iterator[None]:
     """Nobody runs these jobs meanwhile, and what a dead coordinator has left commits nothing more.
 
     Raises:
@@ -118,8 +118,8 @@ def standing_still(*handles: JobHandle) -> Iterator[None]:
     """
     with ExitStack() as stack:
         for handle in handles:
-            way_out = f"stop it first: grete stop --job {handle.job.shown}"
-            leadership = stack.enter_context(handle.election.stopped(way_out))
+            stop = f"stop it first: grete stop --job {handle.job.shown}"
+            leadership = stack.enter_context(handle.election.stopped(way_out or stop))
             refuse_orphans(handle)
             if left := {**_epochs(handle.launches()), **read_broken_off(handle.stream)}:
                 _fence_off(handle, left, leadership)

@@ -19,7 +19,7 @@ from grete.container.control import Ended
 from grete.container.epochs import Epoch, run_epoch
 from grete.container.local_shares import LocalEngine, LocalShares
 from grete.container.process_state import EndedEpoch, ProcessState
-from grete.container.run_lock import is_run_in, running_in
+from grete.container.run_lock import running_in
 from grete.container.start import Started, prepare
 from grete.errors import CheckpointsMoved, ProcessingError
 from grete.model.fence import Fence
@@ -228,25 +228,25 @@ def test_a_stop_waits_for_what_a_slow_task_takes_in_a_moment_and_not_for_its_bac
     assert running.outputs()[5_000] == b"asked"
 
 
-def test_a_folder_says_whether_a_living_process_works_in_it(tmp_path: Path) -> None:
+def test_what_a_killed_process_has_left_in_a_folder_goes_and_what_a_living_one_has_stays(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "jobs" / "job-1" / "container-0"
-    assert not is_run_in(folder)
     with running_in(folder):
         (folder / "batches").mkdir()
         with running_in(folder):
-            assert is_run_in(folder)
-            assert (folder / "batches").exists(), "of a living process"
-    assert not is_run_in(folder)
+            assert (folder / "batches").exists(), "of this process"
     held = f"from pathlib import Path; from grete.container.run_lock import *; r = running_in(Path({str(folder)!r}))"
     command = [sys.executable, "-c", f"{held}; r.__enter__(); print('held', flush=True); input()"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"held\n"
-        assert is_run_in(folder)
+        (folder / "batches").mkdir()
+        with running_in(folder):
+            assert (folder / "batches").exists(), "of another process"
         process.kill()
-    assert not is_run_in(folder)
     with running_in(folder):
-        assert not (folder / "batches").exists(), "what a killed one has left"
+        assert not (folder / "batches").exists()
 
 
 def test_a_fence_is_raised_once_as_long_as_all_that_worked_behind_it_has_ended(
