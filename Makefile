@@ -149,7 +149,7 @@ fuzz-plans: $(STAMP) ## random jobs, starts, growth and moves through the real p
 
 SEEDS ?= 500
 simulate: $(STAMP) ## whole jobs in seeded worlds full of faults, SEEDS=500 from SEED=1 on; one alone is told whole
-	$(BIN)/python -m grete_workbench.simulator --seeds $(SEEDS) --seed $(SEED)
+	$(BIN)/python -m grete_workbench.simulator --seeds $(SEEDS) --seed $(SEED) $(ARGS)
 
 vectors: $(STAMP) ## what the real Samza wrote and computed, against ours: DIR=folder of vectors
 	@test -n "$(DIR)" || { echo "say which: make vectors DIR=folder" >&2; exit 2; }

@@ -73,6 +73,14 @@ def test_no_task_has_two_writers_when_others_say_that_its_container_has_paused()
     assert not found, "\n".join(found)
 
 
+@pytest.mark.parametrize("embedded", [False, True])
+@pytest.mark.parametrize("block", range(2))
+def test_every_promise_is_kept_where_a_few_faults_are_frequent(embedded: bool, block: int) -> None:
+    report = simulate_many(range(block, SEEDS // 6, 2), emphasis=None, embedded=embedded)
+    found = [f"seed {outcome.seed}: {outcome.violation}" for outcome in report.violations]
+    assert not found, "\n".join(found)
+
+
 def test_every_promise_is_kept_by_jobs_of_stream_processors() -> None:
     report = simulate_many(range(SEEDS // 10), embedded=True)
     found = [f"seed {outcome.seed}: {outcome.violation}" for outcome in report.violations]

@@ -20,6 +20,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--seed", type=int, default=0, metavar="S", help="the first one; the same seed runs the same"
     )
     parser.add_argument("--embedded", action="store_true", help="jobs of stream processors")
+    parser.add_argument(
+        "--frequent", action="store_true", help="a few faults more often, others in each seed"
+    )
     parser.add_argument("--trace", action="store_true", help="print what happened in the last seed")
     parser.add_argument(
         "--plant", metavar="NAME", help="plant this bug; exits 1 when it is found, as for any other"
@@ -36,14 +39,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except NoPlants as error:
         print(error, file=sys.stderr)
         return 2
+    emphasis = None if options.frequent else ()
     seeds = range(options.seed, options.seed + options.seeds)
     with plant.planted() if plant is not None else nullcontext():
         report = simulate_many(
             seeds,
-            emphasis=() if plant is None else plant.emphasis,
+            emphasis=emphasis if plant is None else plant.emphasis,
             embedded=options.embedded if plant is None else plant.embedded,
         )
-    again = "" if options.plant is None else f" --plant {options.plant}"
+    again = (
+        (" --frequent" if options.frequent else "") if options.plant is None else f" --plant {options.plant}"
+    )
     _print(
         report, again + (" --embedded" if options.embedded else ""), trace=options.trace or options.seeds == 1
     )

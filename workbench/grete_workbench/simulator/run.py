@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from grete_workbench.simulator.faults import frequent
 from grete_workbench.simulator.ledger import Violation
 from grete_workbench.simulator.world import World
 
@@ -92,15 +93,16 @@ def simulate(seed: int, emphasis: Sequence[str] = (), *, embedded: bool = False)
 def simulate_many(
     seeds: Iterable[int],
     *,
-    emphasis: Sequence[str] = (),
+    emphasis: Sequence[str] | None = (),
     embedded: bool = False,
     stop_at_violation: bool = False,
 ) -> Report:
-    """Run many seeds, one after the other."""
+    """Run many seeds, one after the other; with None as the emphasis each with that of `faults.frequent`."""
     report = Report()
     began_s = time.perf_counter()
     for seed in seeds:
-        report.add(simulate(seed, emphasis, embedded=embedded))
+        own = frequent(seed, embedded=embedded) if emphasis is None else emphasis
+        report.add(simulate(seed, own, embedded=embedded))
         if report.violations and stop_at_violation:
             break
     report.elapsed_s = time.perf_counter() - began_s
