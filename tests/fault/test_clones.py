@@ -19,6 +19,7 @@ from tests.support.counter_job import COUNTER, COUNTER_PROPERTIES, CounterJob, m
 from grete.cli.main import main
 from grete.config.load import load_file
 from grete.errors import JobError, JobNotFound
+from grete.metadata.job_index import jobs
 from grete.model.ids import JobId
 from grete.operations import open_job
 from grete.operations.clones import compare, swap
@@ -126,6 +127,7 @@ def test_on_kafka_a_clone_begins_with_the_offsets_and_stores_of_its_original(
         assert main([*words, "--from", "checkpoint"]) == 4, "it runs"
         job.stop()
         assert main([*words, "--from", "checkpoint"]) == 0
+        assert JobId(name) in jobs(tmp_path / "home"), "it is found by its name before it has run"
         job.send(100)
         for one in (("--config", str(file)), ("--job", job.id.name)):
             process = sparkless(*one, "--until-drained")
@@ -164,6 +166,7 @@ def test_a_clone_that_was_killed_while_it_was_made_is_asked_for_again_and_goes_o
         assert (killed.returncode, file.exists()) == (-signal.SIGKILL, False), killed.stderr
     made = grete(*words)
     assert made.returncode == 0, made.stderr
+    assert [one.name for one in jobs(job.home)] == ["counter", "counter-2"]
     again = grete(*words)
     assert (again.returncode, "there is a job counter-2 already" in again.stderr) == (1, True), again.stderr
     job.fill(100)

@@ -26,19 +26,17 @@ from grete.coordinator.coordinator import RequestedRun
 from grete.errors import ConfigError, GreteError, HeldByOther, JobError, LogNotFound
 from grete.failpoints import failpoint
 from grete.keyed_log.coordinator_log import open_coordinator_log
-from grete.keyed_log.sqlite_coordinator_log import coordinator_file
 from grete.launch.base import Launcher
 from grete.launch.factory import LaunchContext
 from grete.metadata.config_history import SUBMITS, startable_settings, taken_back
 from grete.metadata.config_in_force import ConfigInForce
 from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
-from grete.metadata.job_index import claim_stream, remember_submitted, shared_stream, where_submitted
+from grete.metadata.job_index import register, shared_stream, where_submitted
 from grete.metadata.job_state import recorded_epoch
 from grete.model.fence import container_scopes, job_scope, leadership_of
 from grete.model.ids import JobId
 from grete.operations.job_handle import no_such_job
 from grete.spark.session.versions import check_installed
-from grete.sqlite_file import open_file
 from grete.systems.factory import open_system
 
 _log = logging.getLogger("grete.coordinator")
@@ -211,13 +209,9 @@ class Submission:
             )
 
     def _claim(self, settings: Settings, owner: JobId) -> None:
-        """Make sure that the stream is no other job's, and that this home finds it again."""
-        if settings.system(settings.coordinator.system).is_embedded:
-            with closing(open_file(coordinator_file(settings, self._home))) as file:
-                claim_stream(file, self.job)
         if owner != self.job:
             raise shared_stream(self.job, owner)
-        remember_submitted(settings, self.job, self._home)
+        register(settings, self.job, self._home)
 
     def _not_there(self) -> JobError:
         return JobError(f"{no_such_job(self.job, self._home)}; a new one is submitted with --config FILE")

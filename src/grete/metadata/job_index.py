@@ -8,6 +8,7 @@ finds the job by its name; on another machine it is found with `--config`.
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 from pathlib import Path
 
 import orjson
@@ -43,6 +44,18 @@ def claim_stream(file: SqliteFile, job: JobId) -> None:
             raise shared_stream(job, JobId(*row))
         failpoint("submit.claiming")
     failpoint("submit.claimed")
+
+
+def register(settings: Settings, job: JobId, home: Path) -> None:
+    """Make sure that the job's coordinator stream is no other job's in this home, which finds it by its name then.
+
+    Raises:
+        JobError: see `claim_stream`.
+    """
+    if settings.system(settings.coordinator.system).is_embedded:
+        with closing(open_file(coordinator_file(settings, home))) as file:
+            claim_stream(file, job)
+    remember_submitted(settings, job, home)
 
 
 def shared_stream(job: JobId, owner: JobId) -> JobError:

@@ -12,6 +12,7 @@ from grete.failpoints import failpoint
 from grete.metadata.assignments import TaskAssignments
 from grete.metadata.clone_origin import CloneOrigin, Ends, read_origin, write_origin
 from grete.metadata.history import History
+from grete.metadata.job_index import register
 from grete.model.ids import JobId
 from grete.model.messages import SET_CHANGELOG, SET_TASK_CONTAINER, SET_TASK_MODE, SET_TASK_PARTITION
 from grete.model.startpoint import Startpoint
@@ -84,6 +85,7 @@ def _make(original: JobHandle, clone: JobHandle, settings: Settings, why: str) -
             f"there is a job {clone.job.shown} already: name another, or: "
             f"grete job delete --job {clone.job.shown} --execute"
         )
+    register(settings, clone.job, clone.home)
     with clone.election.stopped("it has just been started"):
         clone.stream.write_config(settings.raw, run_id=uuid.uuid4().hex, reason=why)
         TaskAssignments(clone.stream).write(
