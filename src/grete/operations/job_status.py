@@ -12,7 +12,6 @@ from typing import Any
 
 from grete.clock import SystemClock
 from grete.config.choices import LauncherChoice
-from grete.config.key_tables.job import PROMOTED_OVER, SUCCEEDED_BY
 from grete.config.settings import Settings
 from grete.coordination.base import Holder
 from grete.coordinator.public_address import PublicAddress
@@ -179,11 +178,11 @@ def _processors(handle: JobHandle) -> list[str] | None:
 
 def _clone_in_words(handle: JobHandle) -> str:
     """What a job has to do with another version of itself; empty of one that has none."""
-    config = handle.config()
-    if successor := config.get(SUCCEEDED_BY.name):
-        return f"{successor} goes on where it ended"
-    if before := config.get(PROMOTED_OVER.name):
-        return f"it writes the streams of {before}"
+    job = handle.settings.job
+    if job.succeeded_by:
+        return f"{job.succeeded_by} goes on where it ended"
+    if job.promoted_over:
+        return f"it writes the streams of {job.promoted_over}"
     origin = read_origin(handle.stream)
     return "" if origin is None else f"a clone of {origin.of}"
 
