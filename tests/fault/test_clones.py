@@ -145,15 +145,6 @@ def test_a_clone_that_was_killed_while_it_was_made_is_asked_for_again_and_goes_o
     job, file = make_job(tmp_path, COUNTER, COUNTER_PROPERTIES), tmp_path / "clone.properties"
     clone = CounterJob(job.home, file)
 
-    def grete(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            job.command(*words),
-            env=job.environment(**environment),
-            capture_output=True,
-            text=True,
-            timeout=patient(60),
-        )
-
     def run(which: CounterJob) -> None:
         ran = which.run(spark=False)
         assert ran.returncode == 0, ran.stderr
@@ -162,12 +153,12 @@ def test_a_clone_that_was_killed_while_it_was_made_is_asked_for_again_and_goes_o
     run(job)
     words = ("job", "clone", "--as", "counter-2", "--from", "checkpoint", "--to-file", str(file))
     for point in ("clone.made", "clone.store-copied", "clone.checkpoints-written"):
-        killed = grete(*words, GRETE_FAILPOINT=f"{point}:kill")
+        killed = job.grete(*words, GRETE_FAILPOINT=f"{point}:kill")
         assert (killed.returncode, file.exists()) == (-signal.SIGKILL, False), killed.stderr
-    made = grete(*words)
+    made = job.grete(*words)
     assert made.returncode == 0, made.stderr
     assert [one.name for one in jobs(job.home)] == ["counter", "counter-2"]
-    again = grete(*words)
+    again = job.grete(*words)
     assert (again.returncode, "there is a job counter-2 already" in again.stderr) == (1, True), again.stderr
     job.fill(100)
     run(job)

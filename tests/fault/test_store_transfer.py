@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -19,7 +18,6 @@ from grete.clock import SystemClock
 from grete.operations import store_transfer
 from grete.tasks.stores.file import StoreFile
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.waiting import patient
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(240)]
 MakeCounter = Callable[..., CounterJob]
@@ -44,18 +42,8 @@ def count(job: CounterJob, records: int) -> None:
     assert ran.returncode == 0, ran.stderr
 
 
-def grete(job: CounterJob, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        job.command(*words),
-        env=job.environment(**environment),
-        capture_output=True,
-        text=True,
-        timeout=patient(60),
-    )
-
-
 def answer(job: CounterJob, *words: str) -> Any:
-    done = grete(job, *words, "-o", "json")
+    done = job.grete(*words, "-o", "json")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -82,9 +70,9 @@ def test_what_was_not_exported_is_gone_and_an_import_that_was_killed_is_done_aga
 ) -> None:
     few, many = make("few", 10), make("many", 200)
     folder = str(tmp_path / "exported")
-    assert grete(few, "store", "export", "counts", "--to", folder).returncode == 0
+    assert few.grete("store", "export", "counts", "--to", folder).returncode == 0
     words = ["store", "import", "counts", "--from", folder, "--execute"]
-    killed = grete(many, *words, GRETE_FAILPOINT="transfer.imported:kill")
+    killed = many.grete(*words, GRETE_FAILPOINT="transfer.imported:kill")
     assert killed.returncode == -signal.SIGKILL
     done = answer(many, *words)
     assert sum(task["entries"] for task in done["tasks"]) == 10
@@ -97,31 +85,31 @@ def test_what_was_not_exported_is_gone_and_an_import_that_was_killed_is_done_aga
 def test_an_export_that_was_killed_or_is_damaged_is_never_imported(make: MakeCounter, tmp_path: Path) -> None:
     one = make("one", 100)
     half, whole = tmp_path / "half", tmp_path / "whole"
-    killed = grete(
-        one, "store", "export", "counts", "--to", str(half), GRETE_FAILPOINT="transfer.exported:kill"
+    killed = one.grete(
+        "store", "export", "counts", "--to", str(half), GRETE_FAILPOINT="transfer.exported:kill"
     )
     assert killed.returncode == -signal.SIGKILL
-    refused = grete(one, "store", "import", "counts", "--from", str(half), "--execute")
+    refused = one.grete("store", "import", "counts", "--from", str(half), "--execute")
     assert (refused.returncode, "did not come to its end" in refused.stderr) == (2, True)
-    assert grete(one, "store", "export", "counts", "--to", str(whole)).returncode == 0
-    refused = grete(one, "store", "export", "counts", "--to", str(whole))
+    assert one.grete("store", "export", "counts", "--to", str(whole)).returncode == 0
+    refused = one.grete("store", "export", "counts", "--to", str(whole))
     assert (refused.returncode, "there is something in it already" in refused.stderr) == (2, True)
     [file, *_] = sorted(whole.glob("*.arrow"))
     file.write_bytes(file.read_bytes()[:-9] + b"otherwise")
-    refused = grete(one, "store", "import", "counts", "--from", str(whole), "--execute")
+    refused = one.grete("store", "import", "counts", "--from", str(whole), "--execute")
     assert (refused.returncode, "missing or damaged" in refused.stderr) == (2, True)
 
 
 def test_a_store_that_it_does_not_fit_is_refused(make: MakeCounter, tmp_path: Path) -> None:
     one, folder = make("one", 100), str(tmp_path / "exported")
-    assert grete(one, "store", "export", "counts", "--to", folder).returncode == 0
+    assert one.grete("store", "export", "counts", "--to", folder).returncode == 0
     other = make("other", 0, stores_counts_msg_serde="string")
-    refused = grete(other, "store", "import", "counts", "--from", folder)
+    refused = other.grete("store", "import", "counts", "--from", folder)
     assert (refused.returncode, "would be read as something else" in refused.stderr) == (2, True)
     expiring = make("expiring", 0, stores_counts_rocksdb_ttl_ms="3600000")
-    refused = grete(expiring, "store", "import", "counts", "--from", folder)
+    refused = expiring.grete("store", "import", "counts", "--from", folder)
     assert (refused.returncode, "entries of one of the two stores expire" in refused.stderr) == (2, True)
-    refused = grete(one, "store", "import", "count", "--from", folder)
+    refused = one.grete("store", "import", "count", "--from", folder)
     assert (refused.returncode, "the job has no store 'count'" in refused.stderr) == (2, True)
 
 

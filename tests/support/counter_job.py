@@ -124,6 +124,16 @@ class CounterJob:
         """A grete command that names this job's configuration."""
         return [sys.executable, "-m", "grete.cli.main", *words, "--config", str(self.config)]
 
+    def grete(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """A grete command that names this job's configuration, run to its end."""
+        return subprocess.run(
+            self.command(*words),
+            env=self.environment(**environment),
+            capture_output=True,
+            text=True,
+            timeout=patient(60),
+        )
+
     def without_spark(self, *words: str) -> list[str]:
         """The command that runs this job without Spark."""
         return [sys.executable, "-m", "grete.testing.sparkless", *words, "--config", str(self.config)]
