@@ -289,6 +289,12 @@ class FilesUnreachable(JobError):
     may_pass = True
 
 
+class MayStillCommit(JobError):
+    """A share of a container that was lost could not be refused, since its store does not answer."""
+
+    may_pass = True
+
+
 class ContainerGone(JobError):
     """A share has lost its connection to its container. What it had not committed is processed again."""
 

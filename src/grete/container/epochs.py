@@ -20,6 +20,7 @@ from grete.container.offset_publisher import OffsetPublishers
 from grete.container.process_state import EndedEpoch, KnownCommits, ProcessState
 from grete.container.specs import added_partitions, slots_of, source_options
 from grete.container.start import Started
+from grete.errors import Fenced, GreteError, MayStillCommit
 from grete.failpoints import failpoint
 from grete.tasks.commit.base import BatchOutcome
 from grete.tasks.shares import Committed, ShareStart
@@ -168,11 +169,17 @@ class Epoch:
         as well others may have its tasks, and nobody fences it off: its end says that there is no need.
 
         Raises:
-            GreteError: see `System.begin_epoch`.
+            Fenced: another incarnation has taken over.
+            MayStillCommit: the system does not answer.
         """
         if self.has_ended_well:
             return EndedEpoch(self._started.epoch, self.known)
-        self._started.system.begin_epoch(self._started.assignment.fence)
+        try:
+            self._started.system.begin_epoch(self._started.assignment.fence)
+        except Fenced:
+            raise
+        except GreteError as error:
+            raise MayStillCommit(f"a share of {self.name} may still commit: {error}") from error
         return None
 
     def began(self) -> None:
@@ -220,7 +227,8 @@ def run_epoch(
     """Run one epoch to its end; `kept` gets it when every share has said that it is at its end.
 
     Raises:
-        GreteError: see `Epoch` and `Engine.run`. Something of it may commit until the next epoch begins.
+        GreteError: see `Epoch`, `Epoch.end` and `Engine.run`. Something of it may commit until the next epoch begins,
+            unless the container is to end or to pause.
     """
     epoch = Epoch(
         started, clock, slots_at_most=engine.slots_at_most, publishers=publishers, on_batch=on_batch
@@ -228,7 +236,12 @@ def run_epoch(
     _log.info(
         "going on from checkpoints with batch %d, %d shares", epoch.start_of(0).next_batch, len(epoch.slots)
     )
-    ended = engine.run(epoch, control)
+    try:
+        ended = engine.run(epoch, control)
+    except GreteError:
+        if control.is_set():
+            epoch.end()
+        raise
     if (known := epoch.end()) is not None:
         kept.keep(started.assignment.fence, known)
     return ended

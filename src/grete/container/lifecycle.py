@@ -14,7 +14,14 @@ from typing import Any
 from grete.config.choices import LostOffsets
 from grete.container.assignment import Assignment
 from grete.container.control import Control, Ended
-from grete.errors import CoordinatorUnavailable, Fenced, GreteError, OffsetsRemoved, StorageFull
+from grete.errors import (
+    CoordinatorUnavailable,
+    Fenced,
+    GreteError,
+    MayStillCommit,
+    OffsetsRemoved,
+    StorageFull,
+)
 from grete.failpoints import failpoint
 from grete.tasks.commit.base import BatchOutcome
 from grete.text_logs import shortened
@@ -124,7 +131,7 @@ class ContainerLifecycle:
 
         So too when retention has overtaken a task and the job skips that: the next start skips it and reports it.
         Ending the process would cost Spark's start at each attempt, and the container would be given up after some.
-        One that is to end has failed then: that it ended well says that nothing of it may commit any more.
+        One that is to end has failed when something of it may still commit: that it ended well says the contrary.
         """
         try:
             ended: Ended = yield Work(assignment)
@@ -133,7 +140,8 @@ class ContainerLifecycle:
             policy = assignment.settings.task.lost_offsets
             is_skipped = isinstance(error, OffsetsRemoved) and policy is LostOffsets.SKIP
             may_pass = error.may_pass or is_skipped or isinstance(error, StorageFull)
-            if self._control.is_stopping or not may_pass:
+            is_unsafe = self._control.is_stopping and isinstance(error, MayStillCommit)
+            if is_unsafe or not may_pass:
                 raise
             # the first time of an outage, which is over with the next batch: it may last for days
             level = logging.DEBUG if self._outage else logging.WARNING

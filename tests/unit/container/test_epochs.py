@@ -15,13 +15,13 @@ import pytest
 import grete
 from grete.config.settings import Settings
 from grete.container.assignment import AssignedTask, Assignment
-from grete.container.control import Ended
+from grete.container.control import Ended, Interruption
 from grete.container.epochs import Epoch, run_epoch
 from grete.container.local_shares import LocalEngine, LocalShares
 from grete.container.process_state import EndedEpoch, ProcessState
 from grete.container.run_lock import running_in
 from grete.container.start import Started, prepare
-from grete.errors import CheckpointsMoved, ProcessingError
+from grete.errors import CheckpointsMoved, GreteError, MayStillCommit, ProcessingError, StreamUnreachable
 from grete.model.fence import Fence
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.streams import StreamSpec
@@ -280,6 +280,42 @@ def test_a_share_that_was_lost_commits_nothing_more_when_its_epoch_has_ended(run
             lost.step()
         lost.kill()
     assert running.outputs() == []
+
+
+def test_a_share_that_was_lost_is_refused_too_when_another_has_failed_and_the_container_is_to_end(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the store does not answer either, that is what ends the container."""
+
+    class Failing:
+        slots_at_most = None
+
+        def run(self, epoch: Epoch, control: Interruption) -> Ended:
+            epoch.began()
+            raise StreamUnreachable("no broker answers")
+
+    started = running.started()
+
+    def run() -> None:
+        with pytest.raises(GreteError) as found:
+            run_epoch(started, Failing(), running.control, running.clock, None, None, ProcessState())  # type: ignore[arg-type]
+        ends.append(type(found.value))
+
+    ends: list[type[GreteError]] = []
+    begun: list[Fence] = []
+    monkeypatch.setattr(running.system, "begin_epoch", begun.append)
+    run()
+    assert (ends, begun) == ([StreamUnreachable], []), "it goes on, and begins another epoch"
+    running.control.set()
+    run()
+    assert (ends[1:], begun) == ([StreamUnreachable], [started.assignment.fence])
+
+    def away(fence: Fence) -> Fence:
+        raise StreamUnreachable("no broker answers")
+
+    monkeypatch.setattr(running.system, "begin_epoch", away)
+    run()
+    assert ends[2:] == [MayStillCommit]
 
 
 def test_an_epoch_whose_shares_have_all_ended_leaves_its_right_to_the_next(running: Running) -> None:

@@ -16,7 +16,7 @@ from grete.container import lifecycle
 from grete.container.assignment import Assignment
 from grete.container.control import Control, Ended
 from grete.container.main_loop import ContainerMainLoop
-from grete.errors import GreteError, InDoubt, LogUnreachable, StreamUnreachable
+from grete.errors import GreteError, InDoubt, LogUnreachable, MayStillCommit, StreamUnreachable
 from grete.metadata.access import open_coordinator_stream
 from grete.metadata.job_state import JobState, write_state
 from grete.metadata.locality import LocalityManager
@@ -109,17 +109,24 @@ def test_a_container_that_is_asked_to_stop_says_that_it_has_not_read_everything(
     assert life(coordinator, tmp_path, work).run() == ExitCode.STOPPED
 
 
-def test_one_whose_store_does_not_answer_when_it_is_asked_to_stop_does_not_say_that_it_ended_well(
-    coordinator: Coordinator, tmp_path: Path
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (MayStillCommit("no broker answers"), ExitCode.FAILED),
+        (StreamUnreachable("no broker answers"), ExitCode.STOPPED),
+    ],
+)
+def test_one_that_is_asked_to_stop_does_not_say_that_it_ended_well_when_something_of_it_may_still_commit(
+    coordinator: Coordinator, tmp_path: Path, error: GreteError, code: ExitCode
 ) -> None:
-    """Perhaps an executor of it that was lost could not be refused: who asked fences it off then."""
+    """Who asked fences it off then. That a store does not answer is no failure of one that needs it no more."""
     coordinator.command = {"action": "stop", "number": 0}
 
     def work(assignment: Assignment, control: Control, on_batch: Any) -> Ended:
         until_told(control)
-        raise StreamUnreachable("no broker answers")
+        raise error
 
-    assert life(coordinator, tmp_path, work).run() == ExitCode.FAILED
+    assert life(coordinator, tmp_path, work).run() == code
 
 
 def test_a_container_reports_that_it_is_at_a_barrier_and_leaves_it_with_the_directive(

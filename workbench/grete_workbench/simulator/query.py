@@ -54,7 +54,12 @@ class QueryRun:
             on_batch=container.course.on_batch,
         )
         self.spark = SimulatedSpark(container, epoch)
-        ended = yield from self.spark.run(container.control)
+        try:
+            ended = yield from self.spark.run(container.control)
+        except GreteError:
+            if container.control.is_set():
+                epoch.end()
+            raise
         yield Sleep()
         if (known := epoch.end()) is not None:
             container.kept.keep(self._assignment.fence, known)
