@@ -78,7 +78,8 @@ SMALL_BATCHES = {"task.max.records.per.batch": "50" if NIGHTLY else "400", **RET
 def test_every_point_is_met_by_one_campaign_or_another() -> None:
     """Here, in test_submit.py, test_kill_commit.py, test_kill_rewind.py, test_kill_rebuild.py, test_operated*.py or,
     on Kafka, in test_kafka_job.py; those of a pipeline's sinks in test_pipeline_sinks.py, of Azure in
-    test_azure_job.py, of snapshots and transfers of stores, and of another factor of elasticity, in their tests.
+    test_azure_job.py, of snapshots and transfers of stores, of clones and of another factor of elasticity, in their
+    tests.
     """
     control = points("submit", "leader", "coordinator", "model", "history", "state", "launch")
     control += points("checkpoint", "startpoint", "change", "log", "file")
@@ -88,7 +89,7 @@ def test_every_point_is_met_by_one_campaign_or_another() -> None:
         *OF_PIPELINES,
         *EXECUTOR,
         *REBUILDING,
-        *points("sink", "azure", "snapshot", "transfer", "elasticity"),
+        *points("sink", "azure", "snapshot", "transfer", "elasticity", "clone"),
         *control,
     }
     assert {*WITH_SPARK, *WITHOUT_SPARK} == {*DRIVER, *IN_A_COMMIT}

@@ -1,8 +1,10 @@
-"""The job's state and requests to it, as grete's own records in the coordinator stream."""
+"""The job's state, what it is a clone of, and requests to it, as grete's own records in the coordinator stream."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from grete.failpoints import failpoint
@@ -10,6 +12,9 @@ from grete.metadata.coordinator_stream import CoordinatorStream
 
 STATE = "grete-job-state"
 REQUEST = "grete-request"
+CLONE = "grete-clone"
+Ends = Mapping[str, Mapping[int, int]]
+"""The upcoming offset of each partition of streams."""
 _RUNNING = "running"
 _LARGEST_EPOCH = 1 << 40
 """Elections do not reach it: a record above it is a foreign one."""
@@ -127,3 +132,31 @@ def read_request(stream: CoordinatorStream, kind: RequestKind) -> Request | None
         return Request(kind, int(message.values["epoch"]), message.values.get("reason", ""))
     except (KeyError, ValueError):
         return None  # a foreign record under our name is ignored
+
+
+@dataclass(frozen=True, slots=True)
+class CloneOrigin:
+    """The original's name, and where each of its outputs ended when the clone began with its checkpoints."""
+
+    of: str
+    ends: Ends = field(default_factory=dict)
+
+
+def write_origin(stream: CoordinatorStream, origin: CloneOrigin) -> None:
+    """Say that the clone is made. Durable on return."""
+    stream.append([stream.entry(CLONE, CLONE, {"of": origin.of, "ends": json.dumps(origin.ends)})])
+
+
+def read_origin(stream: CoordinatorStream) -> CloneOrigin | None:
+    """None of a job that is no clone, or was not made to its end."""
+    message = stream.messages(CLONE).get(CLONE)
+    if message is None or message.values is None:
+        return None
+    try:
+        ends = {
+            str(name): {int(partition): int(end) for partition, end in found.items()}
+            for name, found in json.loads(message.values.get("ends", "{}")).items()
+        }
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        ends = {}  # what a clone is compared by is more then, and nothing is lost
+    return CloneOrigin(message.values.get("of", ""), ends)

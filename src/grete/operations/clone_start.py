@@ -10,9 +10,9 @@ from grete.config.settings import Settings
 from grete.errors import JobError
 from grete.failpoints import failpoint
 from grete.metadata.assignments import TaskAssignments
-from grete.metadata.clone_origin import CloneOrigin, Ends, read_origin, write_origin
 from grete.metadata.history import History
 from grete.metadata.job_index import register
+from grete.metadata.job_state import CloneOrigin, Ends, read_origin, write_origin
 from grete.model.ids import JobId
 from grete.model.messages import SET_CHANGELOG, SET_TASK_CONTAINER, SET_TASK_MODE, SET_TASK_PARTITION
 from grete.model.startpoint import Startpoint

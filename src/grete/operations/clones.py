@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from grete.config.key_tables.job import PROMOTED_OVER, SUCCEEDED_BY
 from grete.config.key_tables.task import OUTPUTS_SUFFIX
 from grete.errors import JobError
-from grete.metadata.clone_origin import read_origin
 from grete.metadata.history import History
+from grete.metadata.job_state import read_origin
 from grete.model.ids import JobId
 from grete.operations.configuration import set_config
 from grete.operations.job_handle import JobHandle, open_job

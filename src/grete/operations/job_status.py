@@ -16,9 +16,8 @@ from grete.config.settings import Settings
 from grete.coordination.base import Holder
 from grete.coordinator.public_address import PublicAddress
 from grete.errors import GreteError, JobNotFound
-from grete.metadata.clone_origin import read_origin
 from grete.metadata.history import rests_in_words
-from grete.metadata.job_state import JobState
+from grete.metadata.job_state import JobState, read_origin
 from grete.metadata.quarantine import SHOWN
 from grete.model.fence import processors_scope
 from grete.model.ids import ContainerId, JobId

@@ -23,9 +23,11 @@ from grete.metadata.coordinator_stream import GENERATION
 from grete.metadata.history import HISTORY, History
 from grete.metadata.input_streams import INPUT
 from grete.metadata.job_state import (
+    CLONE,
     REQUEST,
     STATE,
     RequestKind,
+    read_origin,
     read_request,
     read_state,
     read_stop_request,
@@ -42,7 +44,18 @@ BLOCKS = max(4, CASES // 50)
 """Each has a job of its own: every command reads the whole stream, in which each case leaves ten records for good."""
 TYPES = (
     *VALUE_FIELDS,
-    *(SET_CHECKPOINT, SET_MIGRATION_INFO, GENERATION, HISTORY, STATE, REQUEST, LAUNCH, BROKEN_OFF, INPUT),
+    *(
+        SET_CHECKPOINT,
+        SET_MIGRATION_INFO,
+        GENERATION,
+        HISTORY,
+        STATE,
+        REQUEST,
+        CLONE,
+        LAUNCH,
+        BROKEN_OFF,
+        INPUT,
+    ),
     *(
         "grete-startpoint",
         "grete-container-request",
@@ -54,6 +67,7 @@ TYPES = (
 )
 KEYS = (
     *(
+        CLONE,
         "",
         " ",
         "k",
@@ -176,6 +190,7 @@ def start(handle: JobHandle) -> None:
     (
         read_launches(stream),
         read_broken_off(stream),
+        read_origin(stream),
         read_state(stream),
         read_stop_request(stream),
         read_request(stream, RequestKind.DRAIN),
