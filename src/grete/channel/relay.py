@@ -101,7 +101,10 @@ class Relay:
             self._unadmitted.pop(task, None)
         try:
             to_reader, to_writer = await asyncio.open_connection(*self._server)
-            await asyncio.gather(_pass_on(reader, to_writer), _pass_on(to_reader, writer))
+            try:
+                await asyncio.gather(_pass_on(reader, to_writer), _pass_on(to_reader, writer))
+            finally:  # tasks that are cancelled before they have begun close nothing
+                to_writer.close()
         except OSError as error:
             _log.debug("a connection to the %s broke: %s", self.of, error)
         finally:
