@@ -70,15 +70,13 @@ def _clone(options: argparse.Namespace) -> int:
     from grete.operations.clone_start import begin_at, begin_at_checkpoint
     from grete.private_files import write_private
 
-    is_default = options.start in _DEFAULTS
-    start = None if is_default or options.start == _CHECKPOINT else _time(options.start)
+    default = options.start if options.start in _DEFAULTS else ""
     with opened_job(options) as handle:
-        original = handle.job
-        made = clone_config(handle.settings, options.clone, start=options.start if is_default else "")
-    if start is not None:
-        begin_at(original, made, start)
-    elif not is_default:
+        original, made = handle.job, clone_config(handle.settings, options.clone, start=default)
+    if options.start == _CHECKPOINT:
         begin_at_checkpoint(original, made)
+    elif not default:
+        begin_at(original, made, _time(options.start))
     name, path = options.clone.shown, options.to_file
     write_private(Path(path), f"# {name}, which runs beside {original.shown}\n{format_properties(made.raw)}")
     if options.output == "json":

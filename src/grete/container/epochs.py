@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 from grete.clock import Clock
@@ -182,6 +183,24 @@ class Epoch:
             raise MayStillCommit(f"a share of {self.name} may still commit: {error}") from error
         return None
 
+    @contextmanager
+    def ending(self, kept: ProcessState, control: Interruption) -> Iterator[None]:
+        """Run it within: `kept` gets it when every share has said that it is at its end.
+
+        When it fails and the container is to end or to pause, nothing of it commits either.
+
+        Raises:
+            Fenced, MayStillCommit: see `end`.
+        """
+        try:
+            yield
+        except GreteError:
+            if control.is_set():
+                self.end()
+            raise
+        if (known := self.end()) is not None:
+            kept.keep(self._started.assignment.fence, known)
+
     def began(self) -> None:
         """A share has begun, or another attempt at one."""
         self._at_work += 1
@@ -224,7 +243,7 @@ def run_epoch(
     publishers: OffsetPublishers,
     kept: ProcessState,
 ) -> Ended:
-    """Run one epoch to its end; `kept` gets it when every share has said that it is at its end.
+    """Run one epoch to its end; for `kept` see `Epoch.ending`.
 
     Raises:
         GreteError: see `Epoch`, `Epoch.end` and `Engine.run`. Something of it may commit until the next epoch begins,
@@ -236,12 +255,5 @@ def run_epoch(
     _log.info(
         "going on from checkpoints with batch %d, %d shares", epoch.start_of(0).next_batch, len(epoch.slots)
     )
-    try:
-        ended = engine.run(epoch, control)
-    except GreteError:
-        if control.is_set():
-            epoch.end()
-        raise
-    if (known := epoch.end()) is not None:
-        kept.keep(started.assignment.fence, known)
-    return ended
+    with epoch.ending(kept, control):
+        return engine.run(epoch, control)

@@ -21,6 +21,7 @@ _METRICS_EVERY_S = 5.0
 _RESTS_AFTER_S = 5.0
 """Without anything new to say."""
 _SILENT_PARTS = 4
+"""As many heartbeats may be lost of a container at rest before it is taken for silent."""
 _LOOK_AFTER = 2
 """Heartbeats without an answer before a new coordinator is looked for."""
 

@@ -99,8 +99,6 @@ class CoordinatorLoop:
         self._job = job
         self._launches: dict[int, tuple[ContainerId, int]] = {}
         self._records: dict[ContainerId, LaunchRecord] = {}
-        self._broken_off: set[ContainerId] = set()
-        """Who may still commit, though its process has ended: see `metadata.launches`."""
         self._serial = 0
         self.registry = HeartbeatRegistry()
         self.room: Sequence[ContainerId] = ()
@@ -236,10 +234,10 @@ class CoordinatorLoop:
 
     def _cut_off(self, container: ContainerId, launch: int) -> None:
         self._job.fence_off(container, container_epoch(self._renewal.epoch, launch))
-        self._forget(container, launch - 1)
-        if container in self._broken_off:
-            self._broken_off.discard(container)
-            write_end(self._stream, container)
+        if container in self._records:
+            self._forget(container, launch - 1)
+        else:
+            write_end(self._stream, container)  # its process has ended: nothing of it commits from here on
         failpoint("change.fenced-off")
 
     def _step_down(self, reason: str, *, ends_process: bool) -> None:
@@ -302,7 +300,6 @@ class CoordinatorLoop:
 
     def _write_record(self, container: ContainerId, record: LaunchRecord) -> None:
         write_launch(self._stream, container, record)
-        self._broken_off.discard(container)
         self._records[container] = record
 
     def _forget(self, container: ContainerId, launch: int, *, may_commit: bool = False) -> None:
@@ -318,11 +315,7 @@ class CoordinatorLoop:
 
     def _write_end(self, container: ContainerId, *, may_commit: bool) -> None:
         record = self._records.pop(container)
-        if may_commit and record.tasks:
-            self._broken_off.add(container)
-            write_end(self._stream, container, record)
-        else:
-            write_end(self._stream, container)
+        write_end(self._stream, container, record if may_commit and record.tasks else None)
 
     def forget_containers(self) -> None:
         """The job has ended and its launcher is closed: the next start adopts none, and fences off what it may find.

@@ -54,15 +54,9 @@ class QueryRun:
             on_batch=container.course.on_batch,
         )
         self.spark = SimulatedSpark(container, epoch)
-        try:
+        with epoch.ending(container.kept, container.control):
             ended = yield from self.spark.run(container.control)
-        except GreteError:
-            if container.control.is_set():
-                epoch.end()
-            raise
-        yield Sleep()
-        if (known := epoch.end()) is not None:
-            container.kept.keep(self._assignment.fence, known)
+            yield Sleep()
         return ended
 
     def _start(self) -> Any:
