@@ -142,6 +142,8 @@ class Process:
         self._scheduler = scheduler
         self._deliver = deliver
         self._paused = False
+        self.is_amid_a_call = False
+        """It stalls in a call, and goes on with that one: no other pause that ends lets it begin another."""
         self._late: list[tuple[Script, Any]] = []
         self.together = [self]
         """Threads of one program, each simulated as a process: they are killed at once."""
@@ -166,7 +168,7 @@ class Process:
 
     def resume(self) -> None:
         """Let it go on as if nothing had happened (SIGCONT)."""
-        if not self._paused:
+        if not self._paused or self.is_amid_a_call:
             return
         self._paused = False
         late, self._late = self._late, []

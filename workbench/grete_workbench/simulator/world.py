@@ -347,9 +347,11 @@ class World:
             return
         self.note(f"{process.name} stalls for {seconds_s:.1f} s")
         process.pause()
+        process.is_amid_a_call = True
         self._stalls += 1
         self.run_until(self.scheduler.now_s + seconds_s)
         self._stalls -= 1
+        process.is_amid_a_call = False
         process.resume()
         if not process.is_alive:
             raise Killed
