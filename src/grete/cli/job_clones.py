@@ -171,6 +171,7 @@ def _document(options: argparse.Namespace, found: list[Compared]) -> dict[str, o
                 "differ": len(one.differ),
                 "missing": len(one.missing),
                 "more": len(one.more),
+                "sums": one.sums,
                 "examples": _examples(one),
             }
             for one in found
@@ -193,6 +194,10 @@ def _print(found: list[Compared]) -> None:
         for one in found
     ]
     print_table(("output", "clone's", "records", "same", "differ", "missing", "more", "such as"), rows)
+    for one in found:
+        for name, (own, other) in one.sums.items():
+            if own != other:
+                print(f"{one.stream}: the sum of {name} is {own:g}, the clone's {other:g}")
 
 
 def _examples(one: Compared) -> list[str]:

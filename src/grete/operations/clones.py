@@ -8,8 +8,11 @@ in these streams once, from the one or from the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+
+import orjson
 
 from grete.config.key_tables.job import PROMOTED_OVER, SUCCEEDED_BY
 from grete.config.key_tables.task import OUTPUTS_SUFFIX
@@ -24,6 +27,10 @@ from grete.operations.orphans import standing_still
 from grete.operations.stream_records import oldest_offset, records_until
 from grete.systems.base import System
 
+Number = int | float
+_WHOLE = "value"
+"""The name of a value that is a number itself."""
+
 
 @dataclass(slots=True)
 class Compared:
@@ -37,6 +44,8 @@ class Compared:
     differ: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     more: list[str] = field(default_factory=list)
+    sums: Mapping[str, tuple[Number, Number]] = field(default_factory=dict)
+    """Of each number in these last values, as far as they are JSON: by its name, in both."""
 
     @property
     def is_equal(self) -> bool:
@@ -66,6 +75,9 @@ def compare(original: JobHandle, clone: JobHandle) -> Iterator[Compared]:
             else:
                 made.same += 1
         made.more = [_shown(key) for key in others[0] if key not in rows[0]]
+        own_sums, other_sums = _sums(rows[0].values()), _sums(others[0].values())
+        names = sorted({*own_sums, *other_sums})
+        made.sums = {name: (own_sums.get(name, 0), other_sums.get(name, 0)) for name in names}
         yield made
 
 
@@ -78,6 +90,24 @@ def _last(system: System, stream: str, since: Mapping[int, int]) -> tuple[dict[b
             found[record.value or b"" if record.key is None else record.key] = record.value
             count += 1
     return found, count
+
+
+def _sums(values: Iterable[bytes | None]) -> dict[str, Number]:
+    numbers: dict[str, list[Number]] = {}
+    for value in values:
+        try:
+            read = orjson.loads(value or b"")
+        except orjson.JSONDecodeError:
+            continue
+        for name, one in read.items() if isinstance(read, dict) else [(_WHOLE, read)]:
+            if isinstance(one, int | float) and not isinstance(one, bool):
+                numbers.setdefault(name, []).append(one)
+    return {name: _sum(found) for name, found in numbers.items()}
+
+
+def _sum(numbers: Sequence[Number]) -> Number:
+    """The same in whatever order they come."""
+    return sum(numbers) if all(isinstance(one, int) for one in numbers) else math.fsum(numbers)
 
 
 def _shown(key: bytes) -> str:

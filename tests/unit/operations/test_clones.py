@@ -184,6 +184,21 @@ def test_the_last_value_of_each_key_is_compared(pair: Pair) -> None:
     assert not found.is_equal
 
 
+def test_numbers_of_last_values_are_summed_in_whatever_order_they_come(pair: Pair) -> None:
+    values = (
+        '{"n": 1, "eur": 0.1, "ok": true}',
+        '{"n": 2, "eur": 0.2}',
+        '{"eur": 0.3, "of": "x"}',
+        "7",
+        "text",
+    )
+    pair.write("out", **{f"k{place}": value for place, value in enumerate(values)})
+    pair.write("out-orders-2", **{f"k{place}": values[-1 - place] for place in range(5)}, more='{"qty": 4}')
+    with open_job(pair.original) as original, open_job(pair.clone) as clone:
+        [found] = compare(original, clone)
+    assert found.sums == {"eur": (0.6, 0.6), "n": (3, 3), "qty": (0, 4), "value": (7, 7)}
+
+
 def test_they_meet_at_the_higher_offset_of_each_partition(pair: Pair) -> None:
     pair.commit(pair.original, a=9, b=4)
     pair.commit(pair.clone, a=5, b=7)
@@ -300,6 +315,7 @@ def test_commands_say_what_comes_next(pair: Pair, tmp_path: Path, capsys: pytest
     pair.write("out", ann="1")
     both = ["--job", "orders-2", "--over", "orders"]
     assert main(["job", "compare", *both]) == 1
-    assert "ann" in capsys.readouterr().out
+    assert (said := capsys.readouterr().out).endswith("local.out: the sum of value is 1, the clone's 0\n")
+    assert "ann" in said
     assert main(["job", "compare", *both, "-o", "json"]) == 1
     assert json.loads(capsys.readouterr().out)["outputs"][0]["examples"] == ["ann"]

@@ -35,6 +35,9 @@ _COMPARED: Mapping[str, Any] = {
             "differ": "integer",
             "missing": "integer: keys that the clone has not",
             "more": "integer: keys that it alone has",
+            "sums": {
+                "*": ["number: of a number in the last values that are JSON; the original's and the clone's"]
+            },
             "examples": ["text: keys"],
         }
     ],
