@@ -60,7 +60,7 @@ def test_what_is_too_much_for_a_slow_way_to_the_brokers_is_committed_in_smaller_
         committed: list[int] = []
         while sum(committed) < 60:
             committed.append(step_behind(proxy, share, 1e6))
-        assert committed[0] == 0, "all of it is too much"
+        assert 0 in committed, "all that is left is too much, though the first poll may have had little of it"
         assert 1 < sum(1 for count in committed if count) < 60
         job.assert_exactly_once()
         [said, *_] = [one.getMessage() for one in caplog.records if "gave it up" in one.getMessage()]
