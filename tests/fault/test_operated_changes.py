@@ -152,6 +152,34 @@ def test_a_change_with_which_a_container_does_not_get_to_work_is_taken_back(
         assert (state.state, state.message) == ("running", "")
 
 
+@pytest.mark.parametrize(
+    ("dies", "beside"),
+    [
+        ("change.replanned:kill", {}),
+        ("change.granted:kill:2", {}),
+        ("coordinator.launched:kill:3", {"spark__driver__memory": "2g"}),
+    ],
+    ids=["not followed yet", "told to nobody", "started again"],
+)
+def test_it_is_taken_back_by_the_next_coordinator_where_that_one_has_died(
+    job: Job, dies: str, beside: dict[str, str]
+) -> None:
+    coordinator = job.submit(dies=dies, **{"job.container.count": "2"})
+    job.eventually(lambda: len(job.last()) == 4)
+    job.set(test__unfit="1", **beside)
+    assert coordinator.wait(timeout=patient(30)) == -signal.SIGKILL
+    job.coordinate()
+    job.eventually(lambda: "config-refused" in job.events())
+    count = len(job.said())
+    job.eventually(lambda: spoke_since(job, count + 8))
+    with open_job(JOB) as handle:
+        state, config = handle.state(), handle.config()
+    assert state is not None
+    assert "the configuration before is in force again: container 1 ended with code 2" in state.message
+    assert "test.unfit" not in config
+    assert max(turns(job)) <= 3
+
+
 def test_a_job_that_starts_with_what_no_container_works_with_fails_as_ever(job: Job) -> None:
     coordinator = job.submit(**{"test.unfit": "0"})
     _, said = coordinator.communicate(timeout=patient(60))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
-from grete.config.settings import Settings
 from grete.config.settings.coordinator import RetryPolicy
 from grete.coordinator.attempt import AttemptWriter, Surroundings
 from grete.coordinator.coordinated import CoordinatedJob
 from grete.coordinator.events import Event, ModelChanged
+from grete.coordinator.health import JobHealth
 from grete.coordinator.plan import Planner
 from grete.coordinator.state import ContainerSpec, State
 from grete.coordinator.view import View
@@ -73,15 +74,21 @@ class Watched:
     ) -> None:
         """`asked` was asked for between the election, under epoch 2, and here."""
         self.clock = ManualClock()
-        self.posted: list[Event] = []
         self.stream = CoordinatorStream(MemoryKeyedLog(self.clock), self.clock, source="test")
         self.stream.write_config(config, run_id="run", reason="")
-        attempt = AttemptWriter(self.stream, "run", 2, {})
-        self.view = View(JOB, self.stream, attempt.metrics, "run", 2, self.clock)
-        planner = Planner(JOB, home, self.stream, self.clock, stack)
         asked(self.stream)
         self.brokers = Brokers(home / "local", self.clock)
         stack.callback(self.brokers.close)
+        self._home, self._stack = home, stack
+        self.lead(2)
+
+    def lead(self, epoch: int) -> ModelChanged:
+        """A coordinator takes over, with what the stream has; its first model."""
+        self.posted: list[Event] = []
+        settings, run_id = self.stream.settings(), self.stream.run_id() or ""
+        attempt = AttemptWriter(self.stream, run_id, epoch, {})
+        self.view = View(JOB, self.stream, attempt.metrics, run_id, epoch, self.clock)
+        planner = Planner(JOB, self._home, self.stream, self.clock, self._stack)
         planner.systems["local"] = self.brokers
         self._job = CoordinatedJob(
             JOB,
@@ -89,11 +96,17 @@ class Watched:
             planner,
             self.view,
             attempt,
-            Surroundings(home, {}, self.posted.append, lambda monitors: None),
+            Surroundings(self._home, {}, self.posted.append, lambda monitors: None),
             self.clock,
         )
-        self._job.begin(planner.plan(Settings.of(config)))
-        self._job.serve(1)
+        first = self._job.begin(planner.plan(settings))
+        attempt.run(JobHealth())
+        self._serve(first)
+        return first
+
+    def _serve(self, model: ModelChanged) -> None:
+        self._job.serve(model.revision)
+        self._revision = model.revision
 
     def step(self) -> list[ModelChanged]:
         """Look at everything; the models that the loop gets then."""
@@ -122,12 +135,12 @@ class Watched:
         for _ in range(3):
             found += [event for event in self.events() if isinstance(event, ModelChanged)]
         for event in found:
-            self._job.serve(event.revision)
+            self._serve(event)
         return found
 
     def events(self, state: State = IN_FORCE) -> list[Event]:
-        """The events that have arrived."""
-        return list(self._job.poll(state))
+        """The events that have arrived, while the job stands so with the model that is served."""
+        return list(self._job.poll(replace(state, revision=self._revision)))
 
     @property
     def model(self) -> JobModel:

@@ -40,6 +40,7 @@ from grete.coordinator.view import View
 from grete.errors import ConfigError, GreteError, JobError, StreamError, UnsafeStorage
 from grete.failpoints import failpoint
 from grete.metadata.change_authors import described
+from grete.metadata.config_at_work import config_before, write_at_work
 from grete.metadata.coordinator_stream import GENERATION, CoordinatorStream
 from grete.metadata.job_state import (
     REQUEST,
@@ -110,7 +111,11 @@ class CoordinatedJob:
         """The event that starts the job with this plan."""
         self._settings = plan.settings
         self._has_to_follow = self._stream.config() != plan.settings.raw  # written while we planned
-        return self._changed_to(plan, "")
+        before = config_before(self._stream, plan.settings.raw)
+        if before is None:
+            return self._changed_to(plan, "")
+        self._good = Settings.of(before)
+        return self._changed_to(plan, _changed_keys(before, plan.settings.raw))
 
     def _changed_to(self, plan: JobPlan, cause: str) -> ModelChanged:
         self._revision += 1
@@ -170,6 +175,7 @@ class CoordinatedJob:
         if state.phase is not Phase.RUNNING:
             return
         self._report.write()
+        self._note_what_works(state)
         self._compaction.step()
         now = _Counts.of(self._stream)
         before, self._seen = self._seen, now
@@ -190,9 +196,14 @@ class CoordinatedJob:
         self._view.sizing = self._autosizer.standing
         if self._has_to_follow and self._may_try():
             self._has_to_follow = False
-            if not any(one.untried for one in state.containers.values()):
-                self._good = self._settings
             yield from self._follow()
+
+    def _note_what_works(self, state: State) -> None:
+        if self._good is self._settings or state.revision != self._revision:
+            return
+        if not any(one.untried for one in state.containers.values()):
+            self._good = self._settings
+            write_at_work(self._stream, self._good.raw, self._attempt.run_id)
 
     def _take_in_streams(self) -> None:
         """Inputs chosen by pattern: write them as a configuration of their own, which is then followed like any."""
@@ -298,7 +309,7 @@ class CoordinatedJob:
     def _why_not_back_to(self, good: Settings) -> str:
         """Empty where there is a way, also while a store that does not answer lets nobody know."""
         if good.raw == self._settings.raw:
-            return "no other has run since this coordinator leads"
+            return "nobody knows of another that the containers were at work with"
         try:
             self._planner.plan(good)
         except _REFUSALS as error:

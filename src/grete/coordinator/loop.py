@@ -114,7 +114,7 @@ class CoordinatorLoop:
         Raises:
             LeadershipLost, Fenced: another coordinator has taken over, and with it the containers.
         """
-        self.adopt()
+        self.adopt(untried=model.cause != "")
         self.handle(model)
         self.registry.open()
 
@@ -140,14 +140,17 @@ class CoordinatorLoop:
 
     # --- containers of the coordinator before ---
 
-    def adopt(self) -> None:
-        """Take over the containers that an earlier coordinator launched; fence off those that cannot be found."""
+    def adopt(self, *, untried: bool = False) -> None:
+        """Take over the containers that an earlier coordinator launched; fence off those that cannot be found.
+
+        They are `untried` when nobody has seen them at work with the configuration that is in force.
+        """
         for container, record in sorted(read_launches(self._stream).items()):
             self._serial = max(self._serial, record.serial)
             number = self.state.launches + 1
             start = ContainerStart(container, record.epoch, {})
             if record.handle and self._launcher.adopt(start, record.handle):
-                self._take_in(container, number, record)
+                self._take_in(container, number, record, untried=untried)
                 continue
             self._fence_off_lost(container)
         for container in sorted(read_broken_off(self._stream)):
@@ -160,9 +163,9 @@ class CoordinatorLoop:
         write_end(self._stream, container)
         _log.info("container %s of an earlier coordinator does not run any more", container)
 
-    def _take_in(self, container: ContainerId, number: int, record: LaunchRecord) -> None:
+    def _take_in(self, container: ContainerId, number: int, record: LaunchRecord, *, untried: bool) -> None:
         spec = ContainerSpec(record.tasks, record.query, record.process)
-        adopted = ContainerState(spec=spec, launch=number, running=True, unsure=True)
+        adopted = ContainerState(spec=spec, launch=number, running=True, unsure=True, untried=untried)
         containers = {**self.state.containers, container: adopted}
         self.state = replace(self.state, containers=containers, launches=number)
         self._launches[record.epoch] = (container, number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from grete.metadata.assignments import ChangelogMapping
+from grete.metadata.config_at_work import AT_WORK
 from grete.metadata.coordinator_stream import GENERATION, CoordinatorStream
 from grete.metadata.history import HISTORY
 from grete.metadata.input_streams import read_input_uids
@@ -11,7 +12,7 @@ from grete.metadata.launches import BROKEN_OFF, LAUNCH
 from grete.metadata.quarantine import Quarantined
 from grete.model.messages import VALUE_FIELDS
 
-_OF_GRETE = (GENERATION, HISTORY, STATE, REQUEST, CLONE, LAUNCH, BROKEN_OFF)
+_OF_GRETE = (GENERATION, HISTORY, STATE, REQUEST, CLONE, LAUNCH, BROKEN_OFF, AT_WORK)
 
 
 def examined(stream: CoordinatorStream) -> list[Quarantined]:

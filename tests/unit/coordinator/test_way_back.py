@@ -13,6 +13,7 @@ from tests.support.watched_job import IN_FORCE, ZERO, Watched
 from grete.coordinator.events import ModelChanged, RetreatRefused
 from grete.coordinator.state import ContainerState
 from grete.metadata.history import History
+from grete.metadata.job_state import JobState, write_state
 from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem
 
@@ -66,7 +67,7 @@ def test_there_is_a_way_back_once(job: Watched, was_changed: bool) -> None:
     job.retreat()
     [refused] = job.posted
     assert isinstance(refused, RetreatRefused)
-    assert "no other has run since this coordinator leads" in refused.reason
+    assert "nobody knows of another that the containers were at work with" in refused.reason
 
 
 def test_brokers_that_are_away_do_not_hinder_the_way_back(job: Watched) -> None:
@@ -79,3 +80,45 @@ def test_brokers_that_are_away_do_not_hinder_the_way_back(job: Watched) -> None:
     job.brokers.are_away = False
     job.clock.advance(10)
     assert len(job.changed_models()) == 1
+
+
+def taken_over(job: Watched, epoch: int = 3) -> tuple[ModelChanged, str | None]:
+    """The first model of the next coordinator, and what the job has when a container does not get to work with it."""
+    model = job.lead(epoch)
+    job.retreat()
+    return model, batch_size(job)
+
+
+@pytest.mark.parametrize("was_followed", [False, True])
+def test_a_coordinator_that_takes_over_knows_what_worked(job: Watched, was_followed: bool) -> None:
+    job.events()
+    job.configure()
+    if was_followed:
+        trying = replace(IN_FORCE, containers={ZERO: ContainerState(untried=True)})
+        assert [event for event in job.events(trying) if isinstance(event, ModelChanged)]
+    model, size = taken_over(job)
+    assert (model.cause, size) == ("configuration change: task.max.records.per.batch", None)
+
+
+def test_what_was_seen_at_work_is_not_on_trial_for_the_next_coordinator(job: Watched) -> None:
+    job.events()
+    job.configure()
+    job.changed_models()
+    job.events()
+    model, size = taken_over(job)
+    assert (model.cause, size) == ("", "7")
+    [refused] = job.posted
+    assert isinstance(refused, RetreatRefused)
+
+
+@pytest.mark.parametrize("how", ["submitted", "ended", "never seen at work"])
+def test_what_a_job_is_started_with_is_not_on_trial(job: Watched, how: str) -> None:
+    """Whoever starts a job is there, and is told."""
+    if how != "never seen at work":
+        job.events()
+    job.configure()
+    if how == "submitted":
+        job.stream.change_config({"task.max.records.per.batch": "8"}, run_id="another run")
+    if how == "ended":
+        write_state(job.stream, JobState("stopped", "run", 2))
+    assert taken_over(job)[0].cause == ""

@@ -17,6 +17,7 @@ from grete.coordinator.metadata_manager import JobCoordinatorMetadataManager
 from grete.coordinator.plan import Planner
 from grete.errors import JobError
 from grete.keyed_log.base import Entry
+from grete.metadata.config_at_work import AT_WORK, config_before
 from grete.metadata.config_history import startable_settings
 from grete.metadata.container_requests import read_container_requests
 from grete.metadata.coordinator_stream import GENERATION
@@ -54,6 +55,7 @@ TYPES = (
         CLONE,
         LAUNCH,
         BROKEN_OFF,
+        AT_WORK,
         INPUT,
     ),
     *(
@@ -190,6 +192,7 @@ def start(handle: JobHandle) -> None:
     (
         read_launches(stream),
         read_broken_off(stream),
+        config_before(stream, {}),
         read_origin(stream),
         read_state(stream),
         read_stop_request(stream),
