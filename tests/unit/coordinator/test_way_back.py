@@ -46,6 +46,16 @@ def test_a_change_is_taken_back_to_what_was_in_force_and_seen_at_work(job: Watch
     assert job.view.problem == ""
 
 
+def test_a_change_that_still_waits_for_its_barrier_has_not_worked(job: Watched) -> None:
+    job.events()
+    job.configure()
+    assert [event for event in job.events() if isinstance(event, ModelChanged)]
+    job.stream.change_config({"task.max.records.per.batch": "8"}, run_id="run")
+    assert len(job.changed_models()) == 1
+    job.retreat()
+    assert batch_size(job) is None
+
+
 def test_a_change_that_came_meanwhile_is_not_lost_by_going_back(job: Watched) -> None:
     job.configure()
     assert len(job.changed_models()) == 1
