@@ -204,6 +204,7 @@ def refusal(job: PipelineUnderTest) -> str:
     return said
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("what", LOGS)
 def test_a_damaged_log_of_batches_is_seen_before_spark_starts(
     days: list[Path], tmp_path: Path, what: str
@@ -218,6 +219,7 @@ def test_a_damaged_log_of_batches_is_seen_before_spark_starts(
     assert re.search(words, found), found
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("what", STATES)
 def test_a_damaged_state_is_refused_at_once_with_what_is_lost_and_the_ways_out(
     spark: SparkSession, days: list[Path], tmp_path: Path, what: str

@@ -110,6 +110,7 @@ def test_a_job_goes_on_with_its_offsets_state_startpoints_and_history(
     continued(tmp_path, "local", last="1 = 20")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("version", versions(BROKERS))
 @pytest.mark.parametrize("retention", [FOR_EVER, {}], ids=["with its groups", "when they are forgotten"])
 def test_a_job_on_kafka_goes_on_with_its_topics_from_another_home(

@@ -48,6 +48,7 @@ def test_the_readme_of_a_new_pipeline_works_as_written(tmp_path: Path) -> None:
     assert sorted(re.findall(r'"key":"(\w+)","value":{"celsius":([\d.]+)}', said)) == HOT, said
 
 
+@pytest.mark.nightly  # 18 s; the tutorial has a task on Kafka
 def test_the_readme_of_a_new_task_on_kafka_works_as_written_with_one_broker(
     kafka: KafkaCluster, tmp_path: Path
 ) -> None:

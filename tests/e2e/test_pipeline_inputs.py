@@ -184,6 +184,7 @@ def test_an_input_that_comes_is_read_from_its_beginning_and_a_count_asks_before_
     assert [out.message["n"] for out in counting.outputs("local.out")] == [2, 1]
 
 
+@pytest.mark.nightly  # 38 s; a source of Spark itself is read below, in every run
 def test_a_delta_table_and_a_python_data_source_are_read_beside_an_input(
     start: Start, spark: SparkSession, tmp_path: Path
 ) -> None:

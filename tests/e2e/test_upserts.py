@@ -130,6 +130,7 @@ class Totals(grete.DataFramePipeline):
         )
 
 
+@pytest.mark.nightly  # 22 s; the tests above upsert batches of the same kinds
 def test_a_table_follows_an_aggregation_over_starts(
     start_pipeline: Callable[..., PipelineUnderTest], spark: SparkSession, tmp_path: Path
 ) -> None:

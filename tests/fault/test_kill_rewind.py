@@ -110,6 +110,7 @@ def test_killed_around_the_acknowledgement_each_task_goes_back_once(
     assert program.run() == sent(("a", 3), ("a", 3), ("b", 4), ("b", 4))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("point", ["task.after-process", "executor.before-produce", "executor.committed"])
 def test_killed_in_the_first_batch_after_it_nothing_is_lost_or_done_twice(tmp_path: Path, point: str) -> None:
     program = Program(tmp_path)

@@ -152,6 +152,7 @@ def test_a_change_with_which_a_container_does_not_get_to_work_is_taken_back(
         assert (state.state, state.message) == ("running", "")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("dies", "beside"),
     [

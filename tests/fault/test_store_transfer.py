@@ -48,6 +48,7 @@ def answer(job: CounterJob, *words: str) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("ttl", [{}, {"stores_counts_rocksdb_ttl_ms": "3600000"}], ids=["", "expiring"])
 def test_a_job_counts_on_from_the_state_of_another(
     make: MakeCounter, tmp_path: Path, ttl: dict[str, str]

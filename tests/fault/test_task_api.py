@@ -55,6 +55,7 @@ stores.sums.msg.serde=json
 """
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "point", ["task.after-process", "executor.before-produce", "executor.before-commit", "executor.committed"]
 )

@@ -251,6 +251,7 @@ def test_a_query_that_died_between_its_logs_goes_on_as_a_pipeline_without_loss_o
     assert "has checkpoints already" in said(again)
 
 
+@pytest.mark.nightly  # 22 s; a query of one source goes on in every run
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("application", ["app.class=counter:Union", "task.class=counter:CopyEach"])
 def test_a_query_of_two_sources_and_of_the_second_version_of_the_log_goes_on_as_a_job_of_both(

@@ -57,6 +57,7 @@ def named(datasets: list[dict[str, Any]]) -> set[tuple[str, str]]:
     return {(one["namespace"], one["name"]) for one in datasets}
 
 
+@pytest.mark.nightly  # 30 s; what is sent is shown without Spark in unit/diagnostics
 @pytest.mark.spark
 @pytest.mark.timeout(240)
 def test_one_run_of_the_listener_has_all_inputs_and_all_outputs(

@@ -79,6 +79,7 @@ def sent(kafka: KafkaCluster, topic: str) -> list[tuple[str, str]]:
     return sorted(((one.key or b"").decode(), (one.value or b"").decode()) for one in found)
 
 
+@pytest.mark.nightly  # 70 s; several systems of a StreamTask are met by every run, in test_several_systems.py
 def test_two_kafka_systems_and_the_embedded_one_are_read_together_and_one_of_them_is_rewound_alone(
     kafka: KafkaCluster, topic: str, tmp_path: Path, job_maker: Callable[[Path, str, str], Any]
 ) -> None:
