@@ -40,7 +40,7 @@ from grete.coordinator.view import View
 from grete.errors import ConfigError, GreteError, JobError, StreamError, UnsafeStorage
 from grete.failpoints import failpoint
 from grete.metadata.change_authors import described
-from grete.metadata.config_at_work import config_before, write_at_work
+from grete.metadata.config_history import config_before, write_at_work
 from grete.metadata.coordinator_stream import GENERATION, CoordinatorStream
 from grete.metadata.job_state import (
     REQUEST,
@@ -114,8 +114,8 @@ class CoordinatedJob:
         before = config_before(self._stream, plan.settings.raw)
         if before is None:
             return self._changed_to(plan, "")
-        self._good = Settings.of(before)
-        return self._changed_to(plan, _changed_keys(before, plan.settings.raw))
+        self._good = before
+        return self._changed_to(plan, _changed_keys(before.raw, plan.settings.raw))
 
     def _changed_to(self, plan: JobPlan, cause: str) -> ModelChanged:
         self._revision += 1

@@ -27,6 +27,7 @@ from grete.metadata.coordinator_stream import (
     CoordinatorStream,
     check_text,
 )
+from grete.metadata.job_state import AT_WORK, read_state
 from grete.model.messages import SET_CONFIG, CoordinatorMessage, MessageOrigin
 from grete.wire import coordinator_message as codec
 
@@ -134,6 +135,29 @@ def startable_settings(stream: CoordinatorStream) -> Settings:
     return settings
 
 
+def write_at_work(stream: CoordinatorStream, config: Mapping[str, str], run_id: str) -> None:
+    """All containers of this run are at work with it. Durable on return, refused when a newer leader exists."""
+    values, before = {"digest": _digest(config), "run-id": run_id}, stream.messages(AT_WORK).get("job")
+    if before is None or before.values != values:
+        stream.append([stream.entry(AT_WORK, "job", values)])
+
+
+def config_before(stream: CoordinatorStream, config: Mapping[str, str]) -> Settings | None:
+    """What the containers of a run that has not ended were last at work with, if not with `config`.
+
+    None where nobody knows: no coordinator of this run has seen them at work, or the log was compacted since.
+    """
+    state, message = read_state(stream), stream.messages(AT_WORK).get("job")
+    if state is None or state.is_terminal or message is None or message.values is None:
+        return None
+    known = message.values.get("digest", "")
+    if message.values.get("run-id") != stream.run_id() or known == _digest(config):
+        return None
+    generations = reversed(config_generations(stream.log))
+    before = (one.config for one in generations if one.whole and _digest(one.config) == known)
+    return next(map(Settings.of, before), None)
+
+
 def taken_back(stream: CoordinatorStream, submitted: Mapping[str, str]) -> list[str]:
     """The keys that were changed since the last submit, and that another one of the same configuration sets back."""
     last = stream.messages(GENERATION).get("current")
@@ -145,6 +169,12 @@ def taken_back(stream: CoordinatorStream, submitted: Mapping[str, str]) -> list[
         return []
     differs = {key for key in {*now, *submitted} if now.get(key) != submitted.get(key)}
     return sorted(key for key in differs if base.get(key) == submitted.get(key))
+
+
+def _digest(config: Mapping[str, str]) -> str:
+    from grete.config.rules.fingerprint import digest  # `grete status` does without
+
+    return digest(sorted(config.items()))
 
 
 def _is_submit(generation: Generation) -> bool:

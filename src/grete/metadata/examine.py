@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from grete.metadata.assignments import ChangelogMapping
-from grete.metadata.config_at_work import AT_WORK
 from grete.metadata.coordinator_stream import GENERATION, CoordinatorStream
 from grete.metadata.history import HISTORY
 from grete.metadata.input_streams import read_input_uids
-from grete.metadata.job_state import CLONE, REQUEST, STATE
+from grete.metadata.job_state import AT_WORK, CLONE, REQUEST, STATE
 from grete.metadata.launches import BROKEN_OFF, LAUNCH
 from grete.metadata.quarantine import Quarantined
 from grete.model.messages import VALUE_FIELDS
 
-_OF_GRETE = (GENERATION, HISTORY, STATE, REQUEST, CLONE, LAUNCH, BROKEN_OFF, AT_WORK)
+_OF_GRETE = (GENERATION, HISTORY, STATE, REQUEST, CLONE, AT_WORK, LAUNCH, BROKEN_OFF)
 
 
 def examined(stream: CoordinatorStream) -> list[Quarantined]:

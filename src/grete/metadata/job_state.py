@@ -13,6 +13,8 @@ from grete.metadata.coordinator_stream import CoordinatorStream
 STATE = "grete-job-state"
 REQUEST = "grete-request"
 CLONE = "grete-clone"
+AT_WORK = "grete-config-at-work"
+"""With which configuration all containers were last at work, for a coordinator that takes over (decision 59)."""
 Ends = Mapping[str, Mapping[int, int]]
 """The upcoming offset of each partition of streams."""
 _RUNNING = "running"

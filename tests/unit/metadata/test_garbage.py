@@ -17,13 +17,13 @@ from grete.coordinator.metadata_manager import JobCoordinatorMetadataManager
 from grete.coordinator.plan import Planner
 from grete.errors import JobError
 from grete.keyed_log.base import Entry
-from grete.metadata.config_at_work import AT_WORK, config_before
-from grete.metadata.config_history import startable_settings
+from grete.metadata.config_history import config_before, startable_settings
 from grete.metadata.container_requests import read_container_requests
 from grete.metadata.coordinator_stream import GENERATION
 from grete.metadata.history import HISTORY, History
 from grete.metadata.input_streams import INPUT
 from grete.metadata.job_state import (
+    AT_WORK,
     CLONE,
     REQUEST,
     STATE,
