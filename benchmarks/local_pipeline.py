@@ -40,7 +40,8 @@ from grete.systems.local.system import LocalSystem, Message
 PARTITIONS = 4
 BATCH = 200_000
 _FILE = 50_000
-_SPARK = {"spark.master": "local[2]", "spark.driver.memory": "2g"}
+SPARK = {"spark.master": "local[2]", "spark.driver.memory": "2g"}
+TO_A_STREAM = {"task.outputs": "local.out"}
 _LAYOUT = "key binary, value binary"
 
 
@@ -77,11 +78,11 @@ def aggregate_by_hand(records: DataFrame) -> DataFrame:
 class Bench:
     """Records as a stream and as files, and a session."""
 
-    def __init__(self, records: int, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self, records: int, directory: Path, settings: Mapping[str, str] = SPARK) -> None:
+        self.directory = directory
         self._runs = 0
         self._home = directory / "home"
-        self.spark: SparkSession = build_session("bench", Settings.of(_SPARK))
+        self.spark: SparkSession = build_session("bench", Settings.of(settings))
         self._files = str(directory / "files")
         with closing(LocalSystem(self._home / "local", SystemClock())) as system:
             for stream in ("in", "out"):
@@ -92,13 +93,14 @@ class Bench:
                 frame = self.spark.createDataFrame(found, _LAYOUT)
                 frame.coalesce(1).write.mode("append").parquet(self._files)
 
-    def _next(self) -> str:
+    def next_name(self) -> str:
+        """Of a run."""
         self._runs += 1
         return f"run-{self._runs}"
 
-    def grete(self, pipeline: str) -> Cost:
+    def grete(self, pipeline: str, outputs: Mapping[str, str] = TO_A_STREAM) -> Cost:
         """A grete job over all records, into a stream that is empty."""
-        name = self._next()
+        name = self.next_name()
         with closing(LocalSystem(self._home / "local", SystemClock())) as system:
             system.delete_stream("out")
             system.create_stream(StreamSpec("out", PARTITIONS))
@@ -107,12 +109,12 @@ class Bench:
             for p in range(PARTITIONS)
         )
         config = {
-            "app.class": f"benchmarks.local_pipeline:{pipeline}",
+            "app.class": pipeline,
             "task.inputs": "local.in",
-            "task.outputs": "local.out",
             "systems.local.samza.offset.default": "oldest",
             "task.max.records.per.batch": str(BATCH),
-            **_SPARK,
+            **SPARK,
+            **outputs,
         }
         assignment = Assignment(
             JobId(name), ContainerId("0"), 1, Settings.of(config), tasks, until_drained=True
@@ -126,11 +128,15 @@ class Bench:
 
         return measure(run)
 
-    def by_hand(self, query: Callable[[DataFrame], DataFrame], mode: str, sink: str) -> Cost:
-        """The query over the files, batches of the same size."""
-        target = self._directory / self._next()
+    def records(self) -> DataFrame:
+        """The files as a stream, batches of the same size."""
         frame = self.spark.readStream.schema(_LAYOUT).option("maxFilesPerTrigger", BATCH // _FILE)
-        writer = query(frame.parquet(self._files)).writeStream.trigger(availableNow=True)
+        return frame.parquet(self._files)
+
+    def by_hand(self, query: Callable[[DataFrame], DataFrame], mode: str, sink: str) -> Cost:
+        """The query over the files."""
+        target = self.directory / self.next_name()
+        writer = query(self.records()).writeStream.trigger(availableNow=True)
         writer = writer.outputMode(mode).option("checkpointLocation", f"{target}-checkpoint")
         if sink == "files":
             writer = writer.format("parquet").option("path", str(target))
@@ -169,7 +175,7 @@ def run(records: int, pairs: int) -> dict[str, object]:
             f"{name}_vs_{sink}": compare(
                 records,
                 pairs,
-                lambda pipeline=pipeline: bench.grete(pipeline),  # type: ignore[misc] # a default binds the loop's value
+                lambda pipeline=pipeline: bench.grete(f"benchmarks.local_pipeline:{pipeline}"),  # type: ignore[misc] # a default binds the loop's value
                 lambda query=query, mode=mode, sink=sink: bench.by_hand(query, mode, sink),  # type: ignore[misc] # as above
             )
             for name, pipeline, query, mode, sinks in (
@@ -178,6 +184,14 @@ def run(records: int, pairs: int) -> dict[str, object]:
             )
             for sink in sinks
         }
+
+
+def surroundings() -> dict[str, object]:
+    """Where it was measured, and what ran beside it."""
+    return {
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
+        "load_average_before": round(os.getloadavg()[0], 1),  # far above 1: something else ran beside it
+    }
 
 
 def main() -> None:
@@ -190,8 +204,7 @@ def main() -> None:
     when = datetime.now(UTC).strftime("%Y-%m-%dT%H%M%SZ")
     figures = {
         "when": when,
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
-        "load_average_before": round(os.getloadavg()[0], 1),  # far above 1: something else ran beside it
+        **surroundings(),
         "batch": BATCH,
         **run(given.records, given.pairs),
     }

@@ -78,12 +78,12 @@ def _adopted_as_wanted(replaced: Replaced) -> None:
 def _lost_not_fenced(replaced: Replaced) -> None:
     """Forget containers of an earlier coordinator that can not be found, without fencing them off."""
 
-    def adopt(self: CoordinatorLoop) -> None:
+    def adopt(self: CoordinatorLoop, *, untried: bool = False) -> None:
         for container, record in launches.read_launches(self._stream).items():
             start = program_start(container, record.epoch)
             if record.handle and self._launcher.adopt(start, record.handle):
                 self._serial = max(self._serial, record.serial)
-                self._take_in(container, self.state.launches + 1, record)
+                self._take_in(container, self.state.launches + 1, record, untried=untried)
 
     replaced(CoordinatorLoop, "adopt", adopt)
 
