@@ -175,13 +175,12 @@ PLANTS = {
     "broke-off-and-not-fenced": Plant(
         "a container that was killed may still commit when others have its tasks",
         _broken_off_not_fenced,
-        ("container-count", "kill-coordinator", "pause-container"),
+        ("container-count", "kill-container", "delayed"),
     ),
     "lost-share-not-refused": Plant(
         "a container ends well though a share of it that was taken for lost may still commit",
         _lost_share_not_refused,
-        ("container-count", "kill-coordinator", "pause-container"),
-        seeds=2_000,
+        ("lose-share", "container-count", "delayed", "pause-share"),
     ),
     "never-adopted": Plant(
         "a new coordinator restarts everything",

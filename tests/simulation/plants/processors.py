@@ -150,8 +150,8 @@ def _busy_is_free(replaced: Replaced) -> None:
     replaced(Agent, "_follow", at_once)
 
 
-def _plant(what: str, apply: Any, *emphasis: str) -> Plant:
-    return Plant(what, apply, emphasis, seeds=500, embedded=True)
+def _plant(what: str, apply: Any, *emphasis: str, seeds: int = 500) -> Plant:
+    return Plant(what, apply, emphasis, seeds=seeds, embedded=True)
 
 
 PLANTS = {
@@ -199,6 +199,7 @@ PLANTS = {
         "container-request",
         "take-over",
         "join",
+        seeds=2_000,
     ),
     "processors-never-adopted": _plant(
         "a new leader has all containers of the one before started again", _never_adopted, "kill-coordinator"
