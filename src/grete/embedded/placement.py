@@ -139,9 +139,16 @@ class ContainerPlacement:
     # --- what follows from a look ---
 
     def _number(self, sight: Sight) -> None:
-        """Each processor has the number of its last container, where that is free, else the lowest free one."""
+        """Each processor has the number of the container that it runs for us, else of its last one, where that is
+        free, else the lowest free one.
+
+        Two may have had the same one last: one that was killed and does not end, and the one that was given it then.
+        """
         living = {one.incarnation for one in sight.members.values()}
         self.numbers = {one: number for one, number in self.numbers.items() if one in living}
+        for known in self.asked.values():
+            if known.member is not None and known.member.incarnation in living:
+                self._give_number(known.member, known.start.container_id)
         members = sorted(
             sight.members.values(), key=lambda one: (not sight.is_busy(one), one.since_ms, one.id)
         )
@@ -205,10 +212,12 @@ class ContainerPlacement:
         return self.numbers[member.incarnation]
 
     def _give_number(self, member: Member, number: ContainerId) -> None:
-        """The processor that has had the number, and cannot run its container, gets the other one's for it."""
-        before = self.numbers[member.incarnation]
-        for one, its in self.numbers.items():
-            if its == number:
+        """The processor that has had the number, and does not run its container, gets the other one's for it, if any."""
+        before = self.numbers.pop(member.incarnation, None)
+        others = [one for one, its in self.numbers.items() if its == number]
+        for one in others:
+            del self.numbers[one]
+            if before is not None:
                 self.numbers[one] = before
         self.numbers[member.incarnation] = number
 

@@ -167,6 +167,25 @@ def test_a_successor_adopts_what_runs_and_ends_what_no_record_names() -> None:
     assert world.at == {"0": "a"}
 
 
+def test_a_successor_finds_room_for_who_was_killed_though_another_has_its_container_now() -> None:
+    """Both have had container 0 last: it waited for ever for a processor of number 1, which none could get."""
+    world = running("a", "b")
+    world.end("b")
+    world.look()
+    world.seats.want(ContainerId("0"), Wanted.KILL)
+    world.start("0", 3)
+    world.look()
+    assert world.at == {"0": "b"}, "a does not end"
+    successor = World(LEADERSHIP + 1)
+    successor.members, successor.orders, successor.reports = world.members, world.orders, world.reports
+    assert successor.seats.adopt(ContainerStart(ContainerId("0"), epoch(3), {}), successor.sight())
+    successor.look()
+    successor.end("a")
+    successor.seats.start(ContainerStart(ContainerId("1"), epoch(1, LEADERSHIP + 1), {}))
+    successor.look()
+    assert successor.at == {"0": "b", "1": "a"}
+
+
 def test_a_leader_that_was_succeeded_changes_no_order_of_its_successor() -> None:
     old = running("a")
     new = World(LEADERSHIP + 1)

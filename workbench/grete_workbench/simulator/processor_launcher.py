@@ -76,6 +76,7 @@ class SimulatedProcessors(ProcessorsLauncher):
         """See Launcher. The leader may write it into the configuration, once it has been the same for a while."""
         room = super().room()
         if room:
+            self._world.watch.check()  # what was wished before may have been written
             self._world.watch.wishes[self._process.name] = {CONTAINER_IDS.name: ",".join(room)}
         return room
 

@@ -83,6 +83,7 @@ class StreamWatch:
         """A coordinator looks whether this configuration can be run: that in the stream, or one that was, which it
         may write then. Returns whether it is another one.
         """
+        self.check()
         self.wishes[who] = {key: config.get(key) for key in _differing(self._in_force, config)}
         return bool(self.wishes[who])
 
