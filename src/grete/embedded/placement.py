@@ -212,7 +212,7 @@ class ContainerPlacement:
         return self.numbers[member.incarnation]
 
     def _give_number(self, member: Member, number: ContainerId) -> None:
-        """The processor that has had the number, and does not run its container, gets the other one's for it, if any."""
+        """The processor that has had the number without its container gets the other one's for it, if any."""
         before = self.numbers.pop(member.incarnation, None)
         others = [one for one, its in self.numbers.items() if its == number]
         for one in others:
