@@ -197,7 +197,7 @@ def _print(found: list[Compared]) -> None:
     for one in found:
         for name, (own, other) in one.sums.items():
             if own != other:
-                print(f"{one.stream}: the sum of {name} is {own:g}, the clone's {other:g}")
+                print(f"{one.stream}: the sum of {name} is {own}, the clone's {other}")
 
 
 def _examples(one: Compared) -> list[str]:
