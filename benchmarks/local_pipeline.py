@@ -9,7 +9,6 @@ nothing. Both sides take turns in one session.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import tempfile
@@ -24,8 +23,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import grete
-from benchmarks import RESULTS
 from benchmarks import applications as work
+from benchmarks.contestants import keep
 from benchmarks.data_plane import Cost, compare, ignored, measure
 from grete.clock import SystemClock
 from grete.config.settings import Settings
@@ -186,33 +185,30 @@ def run(records: int, pairs: int) -> dict[str, object]:
         }
 
 
-def surroundings() -> dict[str, object]:
-    """Where it was measured, and what ran beside it."""
-    return {
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
-        "load_average_before": round(os.getloadavg()[0], 1),  # far above 1: something else ran beside it
-    }
-
-
-def main() -> None:
-    """Measure, print, keep."""
-    parser = argparse.ArgumentParser(description="An embedded DataFrame pipeline against PySpark by hand.")
-    parser.add_argument("--records", type=int, default=1_000_000)
-    parser.add_argument("--pairs", type=int, default=3)
+def measure_and_keep(
+    kind: str, what: str, run: Callable[[int, int], Mapping[str, object]], *, records: int, pairs: int
+) -> None:
+    """The command of such a benchmark: measure so many pairs over so many records, print, keep."""
+    parser = argparse.ArgumentParser(description=what)
+    parser.add_argument("--records", type=int, default=records)
+    parser.add_argument("--pairs", type=int, default=pairs)
     parser.add_argument("--discard", action="store_true", help="keep no file of the results")
     given = parser.parse_args()
-    when = datetime.now(UTC).strftime("%Y-%m-%dT%H%M%SZ")
     figures = {
-        "when": when,
-        **surroundings(),
+        "when": datetime.now(UTC).strftime("%Y-%m-%dT%H%M%SZ"),
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
+        "load_average_before": round(os.getloadavg()[0], 1),  # far above 1: something else ran beside it
         "batch": BATCH,
         **run(given.records, given.pairs),
     }
-    text = json.dumps(figures, indent=2)
-    print(text)
-    if not given.discard:
-        (RESULTS / f"local-pipeline-{when}.json").write_text(text + "\n")
+    keep(figures, kind=kind, is_discarded=given.discard)
 
 
 if __name__ == "__main__":
-    main()
+    measure_and_keep(
+        "local-pipeline",
+        "An embedded DataFrame pipeline against PySpark by hand.",
+        run,
+        records=1_000_000,
+        pairs=3,
+    )

@@ -7,21 +7,16 @@ their tables are compared.
 
 from __future__ import annotations
 
-import argparse
-import json
 import tempfile
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 import grete
-from benchmarks import RESULTS
 from benchmarks.data_plane import Cost, compare, measure
-from benchmarks.local_pipeline import BATCH, SPARK, Bench, surroundings
+from benchmarks.local_pipeline import SPARK, Bench, measure_and_keep
 
 _FIELDS = "n long, carrier string, delay long"
 _FORMAT = {"outputs.table.format": "delta", "outputs.table.path": "nowhere"}
@@ -87,27 +82,13 @@ class Tables(Bench):
         assert own.exceptAll(other).count() == 0
 
 
-def main() -> None:
-    """Measure, print, keep."""
-    parser = argparse.ArgumentParser(description="Upserts into a Delta table against foreachBatch by hand.")
-    parser.add_argument("--records", type=int, default=2_000_000)
-    parser.add_argument("--pairs", type=int, default=4)
-    parser.add_argument("--discard", action="store_true", help="keep no file of the results")
-    given = parser.parse_args()
-    when = datetime.now(UTC).strftime("%Y-%m-%dT%H%M%SZ")
+def run(records: int, pairs: int) -> dict[str, object]:
+    """The comparison."""
     with tempfile.TemporaryDirectory(prefix="grete-bench-") as folder:
-        tables = Tables(given.records, Path(folder))
-        figures: dict[str, Any] = {
-            "when": when,
-            **surroundings(),
-            "batch": BATCH,
-            "delta": compare(given.records, given.pairs, tables.upserts, tables.upserts_by_hand),
-        }
-    text = json.dumps(figures, indent=2)
-    print(text)
-    if not given.discard:
-        (RESULTS / f"upserts-{when}.json").write_text(text + "\n")
+        tables = Tables(records, Path(folder))
+        return {"delta": compare(records, pairs, tables.upserts, tables.upserts_by_hand)}
 
 
 if __name__ == "__main__":
-    main()
+    what = "Upserts into a Delta table against foreachBatch by hand."
+    measure_and_keep("upserts", what, run, records=2_000_000, pairs=4)

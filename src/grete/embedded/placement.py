@@ -213,12 +213,14 @@ class ContainerPlacement:
 
     def _give_number(self, member: Member, number: ContainerId) -> None:
         """The processor that has had the number without its container gets the other one's for it, if any."""
-        before = self.numbers.pop(member.incarnation, None)
-        others = [one for one, its in self.numbers.items() if its == number]
-        for one in others:
-            del self.numbers[one]
-            if before is not None:
-                self.numbers[one] = before
+        before = self.numbers.get(member.incarnation)
+        if before == number:
+            return
+        other = next((one for one, its in self.numbers.items() if its == number), None)
+        if other is not None and before is not None:
+            self.numbers[other] = before
+        elif other is not None:
+            del self.numbers[other]
         self.numbers[member.incarnation] = number
 
     def _orders(self, sight: Sight) -> Iterator[Order]:
