@@ -136,10 +136,13 @@ def startable_settings(stream: CoordinatorStream) -> Settings:
 
 
 def write_at_work(stream: CoordinatorStream, config: Mapping[str, str], run_id: str) -> None:
-    """All containers of this run are at work with it. Durable on return, refused when a newer leader exists."""
+    """All containers of this run are at work with it. Durable on return, refused when a newer leader exists.
+
+    On a full disk as well: it comes by itself, some time after a change was written, and would end the coordinator.
+    """
     values, before = {"digest": _digest(config), "run-id": run_id}, stream.messages(AT_WORK).get("job")
     if before is None or before.values != values:
-        stream.append([stream.entry(AT_WORK, "job", values)])
+        stream.append([stream.entry(AT_WORK, "job", values)], urgent=True)
 
 
 def config_before(stream: CoordinatorStream, config: Mapping[str, str]) -> Settings | None:

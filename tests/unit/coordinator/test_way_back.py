@@ -12,6 +12,7 @@ from tests.support.watched_job import IN_FORCE, ZERO, Watched
 
 from grete.coordinator.events import ModelChanged, RetreatRefused
 from grete.coordinator.state import ContainerState
+from grete.errors import LogError
 from grete.metadata.history import History
 from grete.metadata.job_state import JobState, write_state
 from grete.model.streams import StreamSpec
@@ -108,6 +109,18 @@ def test_a_coordinator_that_takes_over_knows_what_worked(job: Watched, was_follo
         assert [event for event in job.events(trying) if isinstance(event, ModelChanged)]
     model, size = taken_over(job)
     assert (model.cause, size) == ("configuration change: task.max.records.per.batch", None)
+
+
+def test_what_worked_is_noted_on_a_full_disk_too(job: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: object, **more: object) -> int:
+        raise LogError("no space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(job.stream.log, "append_urgently", job.stream.log.append)
+        patched.setattr(job.stream.log, "append", full)
+        job.events()
+    job.configure()
+    assert taken_over(job)[1] is None
 
 
 def test_what_was_seen_at_work_is_not_on_trial_for_the_next_coordinator(job: Watched) -> None:
