@@ -127,6 +127,36 @@ def test_state_in_spark_goes_on_when_an_input_grows(start: Start) -> None:
     )
 
 
+def test_where_inputs_have_ends_a_pipeline_stops_there_and_goes_on_behind_them_with_its_state(
+    start: Start,
+) -> None:
+    job = start(Counting)
+    for key in "aab":
+        job.send("local.in", {}, key=key)
+    job.run()
+    for key in "abab":
+        job.send("local.in", {}, key=key)
+    job.restart(config={"task.inputs.ends": "local.in.0=5"})
+    assert job.run().records == 2
+    assert job.run().records == 0
+    assert job.checkpoints()["Partition 0"] == {"local.in.0": 4}
+    job.restart(config={"task.inputs.ends": ""})
+    assert job.run().records == 2
+    assert sent(job) == sorted([("a", 2), ("b", 1), ("a", 3), ("b", 2), ("a", 4), ("b", 3)])
+
+
+def test_a_batch_that_was_planned_before_an_end_was_told_runs_as_it_was(start: Start) -> None:
+    job = start(Counting)
+    job.send("local.in", {}, key="a")
+    job.run()
+    for key in "abab":
+        job.send("local.in", {}, key=key)
+    assert job.run_batch(commit=False) is not None
+    job.restart(config={"task.inputs.ends": "local.in.0=3"})
+    assert job.run().records == 4
+    assert sent(job) == sorted([("a", 1), ("a", 3), ("b", 2)])
+
+
 def test_a_source_of_sparks_own_is_read_beside_and_is_no_reason_to_lose_or_double_it_silently(
     start: Start, tmp_path: Path
 ) -> None:

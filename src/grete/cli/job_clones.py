@@ -8,7 +8,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from grete.cli.options import add_common_options, add_job_options, argument, opened_job
+from grete.cli.options import (
+    add_common_options,
+    add_job_options,
+    argument,
+    opened_job,
+    say_that_spark_is_asked,
+)
 from grete.cli.output import print_json, print_table
 from grete.errors import ConfigError, JobError
 from grete.model.ids import JobId
@@ -74,7 +80,7 @@ def _clone(options: argparse.Namespace) -> int:
     with opened_job(options) as handle:
         original, made = handle.job, clone_config(handle.settings, options.clone, start=default)
     if options.start == _CHECKPOINT:
-        begin_at_checkpoint(original, made)
+        begin_at_checkpoint(original, made, say_that_spark_is_asked)
     elif not default:
         begin_at(original, made, _time(options.start))
     name, path = options.clone.shown, options.to_file
@@ -82,9 +88,10 @@ def _clone(options: argparse.Namespace) -> int:
     if options.output == "json":
         print_json({"job": name, "original": original.shown, "file": str(Path(path).absolute())})
         return 0
+    places = [*map(str, made.task.own_outputs), *(one.place for one in made.outputs.values())]
     print(
         f"{path}: change there what the new version changes, then: grete run --config {path}\n"
-        f"It writes {', '.join(map(str, made.task.own_outputs))}. To compare with {original.shown}: "
+        f"It writes {', '.join(places)}. To compare with {original.shown}: "
         f"grete job compare --job {name} --over {original.shown}"
     )
     return 0
@@ -180,6 +187,11 @@ def _document(options: argparse.Namespace, found: list[Compared]) -> dict[str, o
 
 
 def _print(found: list[Compared]) -> None:
+    if not found:
+        print(
+            "Nothing was compared: task.outputs names no streams. Compare tables and files by a query of your own."
+        )
+        return
     rows = [
         (
             one.stream,

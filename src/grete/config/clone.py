@@ -19,12 +19,8 @@ def clone_config(settings: Settings, clone: JobId, *, start: str = "") -> Settin
     """The configuration of a clone, which reads all inputs from `start`: "oldest", "upcoming", or where it is told.
 
     Raises:
-        ConfigError: a DataFrame pipeline, whose outputs cannot be told apart; or what is made of it is not valid.
+        ConfigError: the clone has the name of its original; or what is made of it is not valid.
     """
-    if settings.job.is_pipeline:
-        raise ConfigError(
-            "a DataFrame pipeline is not cloned: give its copy another name, and outputs of its own"
-        )
     if clone == settings.job.id:
         raise ConfigError(f"the clone of {clone.shown} needs another name")
     of_the_other = {

@@ -13,16 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grete.assembly.dry_run import tried
-from grete.config.key_tables.job import LINEAGE_DIR
 from grete.config.settings import Settings
 from grete.migration.note import Note, NoteSection, Outcome
 from grete.migration.spark_query import OldQuery
 from grete.model.ids import ContainerId
 from grete.model.job import JobModel
 from grete.model.startpoint import StateChoice
-from grete.spark.lineage.files import LineageDirectory, Lineages
-from grete.spark.lineage.location import OnAsking, reach_address
+from grete.spark.lineage.location import OnAsking
 from grete.spark.lineage.query_files import copy_without_state
+from grete.spark.lineage.without_session import open_lineages
 
 READING_STATE = 'spark.streams.active; spark.read.format("statestore").load(CHECKPOINT)'
 """Reads Spark's state in a fresh session. Spark 4.2.0 makes the coordinator of its state stores, without which its
@@ -125,13 +124,5 @@ def begin_lineage(
         OSError: there is no room, or a file cannot be read.
     """
     place = settings.job.container_lineages(settings.job.id, home, _ONLY)
-    with closing(_lineages(place, settings, on_asking)) as lineages:
+    with closing(open_lineages(place, settings, on_asking)) as lineages:
         return lineages.start(starting, built.plan, built.sources, built.kept, taken_over=query.folder).id
-
-
-def _lineages(place: Path | str, settings: Settings, on_asking: OnAsking) -> Lineages:
-    if isinstance(place, Path):
-        return LineageDirectory(place)
-    from grete.spark.lineage.on_hadoop import HadoopLineages  # needs pyspark
-
-    return HadoopLineages(reach_address(place, LINEAGE_DIR.name, settings, on_asking))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import tempfile
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 
+from grete.checkpoint.task_commit import TaskCommit
 from grete.config.settings import Settings
 from grete.errors import JobError
 from grete.failpoints import failpoint
@@ -13,26 +15,29 @@ from grete.metadata.assignments import TaskAssignments
 from grete.metadata.history import History
 from grete.metadata.job_index import register
 from grete.metadata.job_state import CloneOrigin, Ends, read_origin, write_origin
-from grete.model.ids import JobId
+from grete.model.ids import JobId, TaskName
 from grete.model.messages import SET_CHANGELOG, SET_TASK_CONTAINER, SET_TASK_MODE, SET_TASK_PARTITION
 from grete.model.startpoint import Startpoint
 from grete.model.streams import StreamSpec
 from grete.operations.checkpoint_overwrite import overwrite
+from grete.operations.clone_lineages import copy_pipeline
 from grete.operations.job_handle import JobHandle, open_job
 from grete.operations.orphans import standing_still
 from grete.operations.startpoints import Where, write_startpoints
 from grete.operations.store_transfer import export_store, import_store
+from grete.spark.lineage.location import OnAsking
 
 _TASKS = (SET_TASK_CONTAINER, SET_TASK_MODE, SET_TASK_PARTITION, SET_CHANGELOG)
 
 
-def begin_at_checkpoint(original: JobId, clone: Settings) -> None:
-    """Let the clone have the offsets and the stores of the original's last commits.
+def begin_at_checkpoint(original: JobId, clone: Settings, on_asking: OnAsking) -> None:
+    """Let the clone have the offsets of the original's last commits, and its stores, or what Spark keeps for it.
 
     Killed in between, it can be asked for again. The entries of a task's store have to fit into memory.
 
     Raises:
-        HeldByOther, JobError: the original runs, or has committed nothing; or the clone has been made already.
+        HeldByOther, JobError: the original runs, or has committed nothing; or the clone has been made already; or a
+            pipeline's lineage is not where this machine reads it.
         GreteError: a system does not answer.
     """
     why = f"{clone.job.id.shown} begins with what {original.shown} has"
@@ -44,16 +49,12 @@ def begin_at_checkpoint(original: JobId, clone: Settings) -> None:
             )
         with open_job(clone.job.id, clone, must_exist=False) as second:
             _make(first, second, clone, why)
-            for store in clone.store_names:
-                _copy_store(first, second, store)
-                failpoint("clone.store-copied")
             tasks = second.task_inputs()
-            offsets = {
-                task: {ssp: offset for ssp, offset in commit.offsets.items() if ssp in tasks[task]}
-                for task, commit in commits.items()
-                if task in tasks
-            }
-            overwrite(second, offsets, replace=True, live=False, reason=why)
+            commits = {task: commit for task, commit in commits.items() if task in tasks}
+            if clone.job.is_pipeline:
+                copy_pipeline(first, second, commits, on_asking)
+            else:
+                _copy_tasks(first, second, commits, why)
             failpoint("clone.checkpoints-written")
             write_origin(second.stream, CloneOrigin(original.shown, _ends(first)))
             History(second.stream).append("cloned", of=original.shown, to="checkpoint")
@@ -94,6 +95,20 @@ def _make(original: JobHandle, clone: JobHandle, settings: Settings, why: str) -
             for key, message in original.stream.messages(kind).items()
         )
     failpoint("clone.made")
+
+
+def _copy_tasks(
+    original: JobHandle, clone: JobHandle, commits: Mapping[TaskName, TaskCommit], why: str
+) -> None:
+    for store in clone.settings.store_names:
+        _copy_store(original, clone, store)
+        failpoint("clone.store-copied")
+    tasks = clone.task_inputs()
+    offsets = {
+        task: {ssp: offset for ssp, offset in commit.offsets.items() if ssp in tasks[task]}
+        for task, commit in commits.items()
+    }
+    overwrite(clone, offsets, replace=True, live=False, reason=why)
 
 
 def _copy_store(original: JobHandle, clone: JobHandle, store: str) -> None:

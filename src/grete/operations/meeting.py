@@ -17,6 +17,7 @@ Offsets = Mapping[SystemStreamPartition, int]
 """The next offset to read of each partition."""
 Run = Callable[[JobId], None]
 """Runs a job until it is drained. Raises JobError."""
+_ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,8 @@ def meeting(*handles: JobHandle) -> Meeting:
     """The highest offset of all tasks in each partition.
 
     Raises:
-        JobError: a job has not committed anything, or has no input in common with the others.
+        JobError: a job has not committed anything, has no input in common with the others, or reads sources of
+            Spark's beside its inputs, whose offsets only Spark knows.
     """
     stands = {handle.job: _stands(handle) for handle in handles}
     for job, found in stands.items():
@@ -52,6 +54,11 @@ def _stands(handle: JobHandle) -> dict[SystemStreamPartition, set[int]]:
     found: dict[SystemStreamPartition, set[int]] = {}
     reads = handle.task_inputs()
     for task, commit in handle.checkpoints.read().items():
+        if commit.has_foreign_sources:
+            raise JobError(
+                f"job {handle.job.shown} reads sources of Spark's beside task.inputs, and cannot be run to given "
+                f"offsets of these: the outputs of another job would not begin where its own end"
+            )
         for ssp in reads.get(task, ()):
             if ssp in commit.offsets:
                 found.setdefault(ssp, set()).add(int(commit.offsets[ssp]) + 1)
@@ -61,10 +68,28 @@ def _stands(handle: JobHandle) -> dict[SystemStreamPartition, set[int]]:
 def bring_together(jobs: Sequence[JobId], run: Run) -> Meeting:
     """Run each of them, one after the other, to where all their tasks stand at the same offsets.
 
+    A pipeline may go further, when it stopped with a batch planned: then the others follow.
+
     Raises:
         JobError: one is running, or does not come there.
         ConfigError: see `set_config`.
     """
+    for _ in range(_ROUNDS):
+        found = _run_those_behind(jobs, run)
+        with ExitStack() as stack:
+            now = meeting(*(stack.enter_context(open_job(job)) for job in jobs))
+        if not now.behind:
+            return now
+        if now.at == found.at:
+            break
+    names = ", ".join(job.shown for job in now.behind)
+    raise JobError(
+        f"{names}: not at the offsets that {'it was' if len(jobs) == 1 else 'they were'} to be run to; see the "
+        f"logs, and try again"
+    )
+
+
+def _run_those_behind(jobs: Sequence[JobId], run: Run) -> Meeting:
     with ExitStack() as stack:
         handles = [stack.enter_context(open_job(job)) for job in jobs]
         stack.enter_context(standing_still(*handles))
@@ -76,15 +101,7 @@ def bring_together(jobs: Sequence[JobId], run: Run) -> Meeting:
             run(job)
         finally:  # a drain by somebody else would end there, too
             _set(job, None, "inputs have no end again")
-    with ExitStack() as stack:
-        now = meeting(*(stack.enter_context(open_job(job)) for job in jobs))
-    if now.behind or now.at != found.at:
-        names = ", ".join(job.shown for job in now.behind or jobs)
-        raise JobError(
-            f"{names}: not at the offsets that {'it was' if len(jobs) == 1 else 'they were'} to be run to; see the "
-            f"logs, and try again"
-        )
-    return now
+    return found
 
 
 def _set(job: JobId, ends: str | None, reason: str) -> None:

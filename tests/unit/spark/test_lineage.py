@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -282,3 +283,53 @@ def test_an_unreadable_description_counts_as_no_lineage(tmp_path: Path) -> None:
     directory.start({}, "plan, tasks")
     (tmp_path / "current.json").write_text("{")
     assert directory.current() is None
+
+
+QUERY = Path(__file__).parents[1] / "migration" / "spark_checkpoints"
+
+
+def lineages_of(folder: Path, query: str, *sources: str) -> tuple[LineageDirectory, LineageInfo]:
+    """A lineage that goes on from what a real query of Spark's has written."""
+    lineages = LineageDirectory(folder)
+    return lineages, lineages.start({}, "plan, tasks", sources, taken_over=QUERY / query)
+
+
+def test_a_batch_that_is_planned_here_is_one_of_sparks_and_ends_where_it_was_told(tmp_path: Path) -> None:
+    lineages, lineage = lineages_of(tmp_path, "spark-4.2.0-stateful", "k.views")
+    checkpoint = tmp_path / lineage.id / "spark"
+    (checkpoint / "commits" / "2").write_text('v1\n{"nextBatchWatermarkMs":7000}')
+    assert lineages.plan_up_to(lineage, {"k.views.0": 12, "k.views.1": 3, "k.other.0": 9}, now_ms=5)
+    before, after = ((checkpoint / "offsets" / name).read_text().split("\n") for name in "23")
+    assert (after[0], after[2:]) == ("v1", ['{"views":{"0":12,"1":10}}'])
+    known = json.loads(before[1]) | {"batchWatermarkMs": 7000, "batchTimestampMs": 5}
+    assert json.loads(after[1]) == known, "what a query keeps for as long as it has state stays"
+    found = lineages.progress(lineage)
+    assert isinstance(found, SparkProgress)
+    assert (found.planned, found.committed) == (3, 2)
+    assert lineages.plan_up_to(lineage, {"k.views.0": 99}, now_ms=6), "it is planned already"
+    assert not (checkpoint / "offsets" / "4").exists()
+    (checkpoint / "commits" / "3").write_text('v1\n{"nextBatchWatermarkMs":7000}')
+    assert not lineages.plan_up_to(lineage, {"k.views.0": 12, "k.views.1": 10}, now_ms=7), "all is read"
+    lineages.close()
+
+
+def test_each_source_of_a_batch_that_is_planned_here_keeps_its_place(tmp_path: Path) -> None:
+    lineages, lineage = lineages_of(tmp_path, "spark-4.2.0-log-2", "k.views", "q.clicks")
+    checkpoint = tmp_path / lineage.id / "spark"
+    assert lineages.plan_up_to(lineage, {"q.clicks.0": 25}, now_ms=5), (
+        "one that Spark has planned comes first"
+    )
+    (checkpoint / "commits" / "2").write_text('v1\n{"nextBatchWatermarkMs":0}')
+    assert lineages.plan_up_to(lineage, {"q.clicks.0": 25, "k.clicks.0": 99}, now_ms=6)
+    lines = (checkpoint / "offsets" / "3").read_text().split("\n")
+    assert (lines[0], lines[2:]) == ("v2", ['1:{"clicks":{"0":25}}', '0:{"views":{"0":10,"1":10}}'])
+    lineages.close()
+
+
+def test_the_first_batch_of_a_lineage_is_planned_by_spark(tmp_path: Path) -> None:
+    lineages = LineageDirectory(tmp_path)
+    lineage = lineages.start({"local.in.0": 4}, "plan, tasks", ("local.in",))
+    assert not lineages.plan_up_to(lineage, {"local.in.0": 4}, now_ms=5), "there is nothing to read"
+    with pytest.raises(JobError, match=r"has no batch yet.*: run the job once"):
+        lineages.plan_up_to(lineage, {"local.in.0": 5}, now_ms=5)
+    lineages.close()

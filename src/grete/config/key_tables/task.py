@@ -48,8 +48,9 @@ OUTPUTS_SUFFIX = Key(
     TEXT,
     None,
     _QUERY,
-    "What the names of streams end with that StreamTasks write, dead letters excepted: a clone of a job writes "
-    "beside it. `grete job clone` sets it, `grete job promote` removes it.",
+    "What the names of streams end with that a job writes, dead letters excepted, and a pipeline's "
+    "`outputs.NAME.path` and `.table`: a clone writes beside its original. `grete job clone` sets it, "
+    "`grete job promote` removes it.",
 )
 INPUTS_ENDS = Key(
     "task.inputs.ends",

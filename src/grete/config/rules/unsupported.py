@@ -100,9 +100,6 @@ def _side_inputs(config: Mapping[str, str]) -> Iterator[str]:
 
 def _copies(config: Mapping[str, str]) -> Iterator[str]:
     settings = Settings.of(config)
-    for key in (task.OUTPUTS_SUFFIX, task.INPUTS_ENDS):
-        if settings.job.is_pipeline and config.get(key.name, "").strip():
-            yield f"{key.name} is for StreamTasks; remove it, and let the pipeline's class name other outputs"
     if config.get(task.INPUTS_ENDS.name, "").strip():
         try:
             _ = settings.task.ends

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cached_property
 
 from grete.config.key import Key
 from grete.config.key_tables import outputs as keys
+from grete.config.key_tables.task import OUTPUTS_SUFFIX
 from grete.config.secrets import resolve_secrets
 from grete.config.settings.section import NamedSection, OptionalSetting, Setting
 from grete.errors import ConfigError
@@ -55,21 +57,31 @@ class OutputSettings(NamedSection):
 
     @cached_property
     def target_path(self) -> str:
-        """The folder.
+        """The folder where the job writes, see `task.outputs.suffix`.
 
         Raises:
             ConfigError: it is not set.
         """
-        return self.required(keys.OUTPUT_PATH, self.path)
+        path = self.required(keys.OUTPUT_PATH, self.path)
+        return path.rstrip("/") + self._suffix if self._suffix else path
 
     @cached_property
     def target_table(self) -> str:
-        """The table.
+        """The table that the job writes, see `task.outputs.suffix`; there it ends in letters, digits and `_`.
 
         Raises:
             ConfigError: it is not set.
         """
-        return self.required(keys.OUTPUT_TABLE, self.table)
+        return self.required(keys.OUTPUT_TABLE, self.table) + re.sub(r"\W", "_", self._suffix)
+
+    @property
+    def place(self) -> str:
+        """The table, or the folder. Raises ConfigError, as they do."""
+        return self.target_table if self.format == JDBC else self.target_path
+
+    @property
+    def _suffix(self) -> str:
+        return self.raw.get(OUTPUTS_SUFFIX.name, "")
 
     @property
     def url(self) -> str:

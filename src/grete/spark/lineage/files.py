@@ -19,13 +19,13 @@ from types import MappingProxyType
 
 import orjson
 
-from grete.errors import WireError
+from grete.errors import JobError, WireError
 from grete.failpoints import failpoint
 from grete.model.ids import SystemStreamPartition
 from grete.private_files import replace_file
 from grete.spark.lineage.decision import LineageInfo
 from grete.spark.lineage.location import Location, WritableLocation
-from grete.spark.lineage.offset_log import SparkProgress, read_progress
+from grete.spark.lineage.offset_log import SparkProgress, read_progress, record_up_to
 from grete.spark.lineage.query_files import copy_all
 from grete.spark.lineage.source_log import SparkLogUnreadable, batches, read_planned
 
@@ -69,6 +69,33 @@ class Lineages(ABC):
         checkpoint = self.spark_checkpoint(lineage)
         known = batches(checkpoint / "offsets")
         return read_planned(checkpoint, known[0]).settings if known else {}
+
+    def plan_up_to(self, lineage: LineageInfo, ends: Mapping[str, int], now_ms: int) -> bool:
+        """Plan the next batch up to these next offsets, in Spark's place; returns whether there is one to run.
+
+        A batch that Spark has planned is left as it is, wherever it ends: its rows may be in outputs. Durable on
+        return.
+
+        Raises:
+            JobError: no batch of the lineage was planned yet, so that it is not known how Spark would write one.
+            SparkLogUnreadable: see `read_progress`.
+        """
+        checkpoint = self.spark_checkpoint(lineage)
+        progress = read_progress(checkpoint, lineage.sources, self._topics)
+        if progress.planned > progress.committed:
+            return True
+        if progress.planned < 0:
+            if all(ends.get(ssp, offset) <= offset for ssp, offset in lineage.starting_offsets.items()):
+                return False
+            raise JobError(
+                f"lineage {lineage.id} has no batch yet, after which one could end where it has to: run the job once"
+            )
+        record = record_up_to(checkpoint, progress.planned, lineage.sources, self._topics, ends, now_ms)
+        if record is None:
+            return False
+        self._write(f"{lineage.id}/spark/offsets/{progress.planned + 1}", record)
+        failpoint("lineage.planned")
+        return True
 
     def start(
         self,

@@ -23,6 +23,7 @@ from grete.spark.lineage.source_log import (
     check_own_record,
     read_commit,
     read_planned,
+    record_after,
 )
 from grete.tasks.ranges import SourceOffsets
 
@@ -93,6 +94,50 @@ def _next_offsets(document: Any, system: str) -> Mapping[str, int]:
         str(SystemStreamPartition(system, topic, int(partition))): int(offset)
         for topic, partitions in document.items()
         for partition, offset in partitions.items()
+    }
+
+
+def record_up_to(
+    checkpoint: Location,
+    number: int,
+    sources: Sequence[str],
+    topics: Mapping[str, str],
+    ends: Mapping[str, int],
+    now_ms: int,
+) -> bytes | None:
+    """The record of the batch after a committed one that reads up to these next offsets; None where that is nothing.
+
+    A partition that is not named, or was read further, stays where it is. Raises as `read_batch_end`.
+    """
+    before = read_batch_end(checkpoint, number, sources, topics).next_offsets
+    after = {ssp: max(offset, ends.get(ssp, offset)) for ssp, offset in before.items()}
+    if after == before:
+        return None
+    planned = read_planned(checkpoint, number).ends
+    moved = {
+        str(place): orjson.dumps(
+            _moved(orjson.loads(planned[str(place)] or b""), source, topics.get(source), after)
+        )
+        for place, source in enumerate(sources)
+        if source
+    }
+    return record_after(checkpoint, number, moved, now_ms)
+
+
+def _moved(document: Any, source: str, topic: str | None, ends: Mapping[str, int]) -> Any:
+    """The document of a source, read once by `_of_source`, with other offsets."""
+    if isinstance(document.get("tick"), int):
+        own = {ssp: ends[ssp] for ssp in document["offsets"]}
+        return SourceOffsets(own, document["tick"]).to_document()
+    system, stream = SystemStream.parse(source).system, SystemStream.parse(source).stream
+    return {
+        name: {
+            partition: ends[
+                str(SystemStreamPartition(system, stream if name == topic else name, int(partition)))
+            ]
+            for partition in partitions
+        }
+        for name, partitions in document.items()
     }
 
 

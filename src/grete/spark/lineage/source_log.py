@@ -85,6 +85,26 @@ def read_commit(checkpoint: Location, number: int) -> int:
         raise SparkLogUnreadable(f"Spark's log {path} cannot be read: {error}") from error
 
 
+def record_after(checkpoint: Location, number: int, ends: Mapping[str, bytes], now_ms: int) -> bytes:
+    """The record of the batch after a committed one, as Spark would plan it, up to these ends by source.
+
+    A source that is not named reads nothing.
+
+    Raises:
+        SparkLogUnreadable: the record of the batch before cannot be read.
+    """
+    version, metadata, *lines = _lines(checkpoint / "offsets" / str(number))
+    batch = orjson.loads(metadata) | {
+        "batchWatermarkMs": read_commit(checkpoint, number),
+        "batchTimestampMs": now_ms,
+    }
+    planned = [
+        (b"" if version == b"v1" else f"{source}:".encode()) + ends.get(source, end)
+        for source, end in _by_source(version, lines)
+    ]
+    return b"\n".join([version, orjson.dumps(batch), *planned])
+
+
 def check_own_record(checkpoint: Location, number: int, earlier: Iterable[int]) -> None:
     """Look whether the record of a planned batch is that of an earlier one. Each has the time of its planning.
 

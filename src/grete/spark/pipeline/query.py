@@ -37,6 +37,7 @@ class _StopRequested(Exception):
 class QuerySettings:
     """How the query runs: until what is there is consumed, or for ever with a batch every `interval_ms`.
 
+    With `one_batch` it runs the one that is planned already, and no other.
     `sources` are what it reads, `topics` those with another name, see `offset_log.read_batch_end`.
     """
 
@@ -45,6 +46,7 @@ class QuerySettings:
     until_drained: bool
     interval_ms: int
     output_mode: str = "append"
+    one_batch: bool = False
     topics: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -100,7 +102,9 @@ class Query:
             .outputMode(self._settings.output_mode)
             .option("checkpointLocation", str(self._settings.checkpoint))
         )
-        if self._settings.until_drained:
+        if self._settings.one_batch:
+            writer = writer.trigger(once=True)
+        elif self._settings.until_drained:
             writer = writer.trigger(availableNow=True)
         else:
             writer = writer.trigger(processingTime=f"{self._settings.interval_ms} milliseconds")

@@ -214,8 +214,11 @@ class PipelineRun:
 
             query.on_look = look
             try:
-                self.on_outputs([str(stream) for stream in built.streams.values() if stream is not None])
-                ended = query.run(self._spark, frame)
+                written = self._settings.task.written_as
+                self.on_outputs(
+                    [str(written(stream)) for stream in built.streams.values() if stream is not None]
+                )
+                ended = self._run_query(query, lineage, frame)
                 sinks.confirm()
                 return ended
             except JobError as error:
@@ -223,6 +226,22 @@ class PipelineRun:
                 raise
             finally:
                 progress.close()
+
+    def _run_query(self, query: Query, lineage: LineageInfo, frame: DataFrame) -> Ended:
+        """Run it until it ends; of a job whose inputs have ends, batch by batch until there is none before them."""
+        ends, ended = self._ends, Ended.DRAINED
+        if not ends:
+            return query.run(self._spark, frame)
+        while ended is Ended.DRAINED and self._lineages.plan_up_to(
+            lineage, ends, self._started.target.now_ms()
+        ):
+            ended = query.run(self._spark, frame)
+        return ended
+
+    @property
+    def _ends(self) -> Mapping[str, int]:
+        """See `task.inputs.ends`; empty where it does not count."""
+        return self._settings.task.ends if self._assignment.until_drained else {}
 
     def _traced(self, run: RunBatch) -> RunBatch:
         """The same, with a trace for each batch where the job's batches are traced."""
@@ -428,6 +447,7 @@ class PipelineRun:
             checkpoint=self._lineages.spark_checkpoint(lineage),
             sources=lineage.sources,
             until_drained=self._assignment.until_drained,
+            one_batch=bool(self._ends),
             interval_ms=self._settings.task.trigger_interval_ms,
             output_mode=mode,
             topics=self._topics,

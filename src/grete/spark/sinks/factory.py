@@ -62,6 +62,8 @@ class Sinks:
         self._started = started
         self._pipeline = pipeline
         self._settings = started.assignment.settings
+        written = self._settings.task.written_as
+        outputs = {name: None if stream is None else written(stream) for name, stream in outputs.items()}
         self._held = ExitStack()
         self.stamps: OutputStamps | None = None
         streams = [stream for stream in outputs.values() if stream is not None]
@@ -173,7 +175,8 @@ class Sinks:
         app = f"{assignment.job.key}/{assignment.container_id}/{name}"
         replaces = self._pipeline.output_mode == "complete"
         if settings.format == DELTA:
-            noted = assignment.state_directory(self._started.home) / "outputs" / name
+            table = f"{name}{self._settings.task.outputs_suffix or ''}"
+            noted = assignment.state_directory(self._started.home) / "outputs" / table
             return DeltaSink(self._spark, settings, app, assignment.fence, noted, replaces=replaces)
         if settings.format == JDBC:
             return JdbcSink(self._spark, settings, app, assignment.fence, replaces=replaces)
@@ -193,7 +196,7 @@ class Sinks:
         try:
             return self._counted(stream)
         except StreamNotFound as error:
-            if stream in self._settings.task.written_streams:
+            if stream in map(self._settings.task.written_as, self._settings.task.written_streams):
                 raise  # the coordinator has made it
             raise not_declared(stream, error) from error
 

@@ -1,0 +1,73 @@
+"""What a pipeline's clone begins with: a copy of Spark's checkpoint location of each of its original's containers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import replace
+
+from grete.checkpoint.task_commit import TaskCommit, moved_entries
+from grete.config.key_tables.job import LINEAGE_DIR
+from grete.errors import JobError
+from grete.failpoints import failpoint
+from grete.model.ids import ContainerId, TaskName
+from grete.operations.job_handle import JobHandle
+from grete.spark.lineage.files import current_lineage
+from grete.spark.lineage.location import OnAsking, open_location
+from grete.spark.lineage.without_session import open_lineages
+
+Commits = Mapping[TaskName, TaskCommit]
+
+
+def copy_pipeline(original: JobHandle, clone: JobHandle, commits: Commits, on_asking: OnAsking) -> None:
+    """Let the clone have the lineages and the checkpoints of its original, under names of lineages of its own.
+
+    Asked for again it copies them again. Both are at rest.
+
+    Raises:
+        JobError: the lineage of a checkpoint is not where this machine reads lineages.
+        ConfigError, FilesUnreachable, MissingExtra: see `open_location`.
+        OSError: there is no room.
+    """
+    containers = sorted(set(original.assignments().values()))
+    copies = {
+        known: own for one in containers for known, own in _copied(original, clone, one, on_asking).items()
+    }
+    lost = sorted({commit.lineage for commit in commits.values() if commit.lineage} - copies.keys())
+    if lost:
+        place = original.settings.job.lineage_place(original.job, original.home)
+        raise JobError(
+            f"the checkpoints of {original.job.shown} belong to lineage {', '.join(lost)}, which is not in {place}: "
+            f"clone it on the machine where it ran, or bring its files here"
+        )
+    own = {
+        task: replace(commit, lineage=copies.get(commit.lineage, ""), token="")
+        for task, commit in commits.items()
+    }
+    with clone.checkpoints.system() as system:
+        entries = moved_entries(own, grouper=clone.settings.job.ssp_grouper)
+        system.checkpoint_log(clone.checkpoints.log_name).append(entries)
+    clone.checkpoints.copy(own)
+
+
+def _copied(
+    original: JobHandle, clone: JobHandle, container: ContainerId, on_asking: OnAsking
+) -> dict[str, str]:
+    """The id of the copy by that of the container's lineage; empty where it has none."""
+    before, after = (
+        one.settings.job.container_lineages(one.job, one.home, container) for one in (original, clone)
+    )
+    root = open_location(before, LINEAGE_DIR.name, original.settings, on_asking)
+    known = current_lineage(root)
+    if known is None or not (root / known.id / "spark").is_dir():
+        return {}
+    with closing(open_lineages(after, clone.settings, on_asking)) as lineages:
+        own = lineages.start(
+            known.starting_offsets,
+            known.plan,
+            known.sources,
+            known.kept,
+            taken_over=root / known.id / "spark",
+        )
+    failpoint("clone.lineage-copied")
+    return {known.id: own.id}

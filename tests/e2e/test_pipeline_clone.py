@@ -1,0 +1,226 @@
+"""A second version of a pipeline beside the first, by the commands of docs/operating.md, with Spark."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.sql import SparkSession
+
+from grete.clock import SystemClock
+from grete.model.streams import StreamSpec
+from grete.systems.base import Message
+from grete.systems.local.system import LocalSystem
+from grete.testing.kafka_broker import KafkaCluster
+from grete.testing.waiting import patient
+
+pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(900)]
+APPLICATION = """
+import grete
+from pyspark.sql import functions as F
+
+class Counts(grete.DataFramePipeline):
+    output_mode = "update"
+
+    def build(self, inputs):
+        [lines] = inputs.values()
+        counts = lines.groupBy(F.col("key").cast("string").alias("name")).agg(F.count(F.lit(1)).alias("count"))
+        counts = counts.withColumn("key", F.col("name"))
+        return {"SYSTEM.out": counts, "files": counts, "table": counts}
+"""
+PROPERTIES = """
+job.name={job}
+job.application.path=.
+app.class=counter:Counts
+task.inputs={system}.in
+task.outputs={system}.out
+job.coordinator.system=local
+systems.local.samza.factory=local
+systems.{system}.samza.offset.default=oldest
+outputs.files.format=json
+outputs.files.path={path}/files
+outputs.table.format=delta
+outputs.table.path={path}/table
+spark.master=local[2]
+spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+"""
+KAFKA = """
+systems.kafka.samza.factory=kafka
+systems.kafka.default.stream.replication.factor=1
+task.checkpoint.replication.factor=1
+systems.kafka.consumer.bootstrap.servers={bootstrap}
+"""
+KEYS = 7
+
+
+class Embedded:
+    """Streams of the embedded system."""
+
+    job = "counter"
+
+    def __init__(self, job: Any) -> None:
+        self._home = job.home
+
+    def fill(self, numbers: Sequence[int]) -> None:
+        with closing(LocalSystem(self._home / "local", SystemClock())) as local:
+            local.ensure_stream(StreamSpec("in", 2))
+            for partition in (0, 1):
+                own = [n for n in numbers if n % 2 == partition]
+                local.append("in", (Message(b"k%d" % (n % KEYS), b"", partition) for n in own))
+
+    def values(self) -> list[Mapping[str, Any]]:
+        with closing(LocalSystem(self._home / "local", SystemClock())) as local:
+            found = [
+                value for p in (0, 1) for _, b in local.read("out", p, 0) for value in b.column(1).to_pylist()
+            ]
+        return [json.loads(value) for value in found]
+
+
+class OnKafka:
+    """Topics of a broker."""
+
+    def __init__(self, kafka: KafkaCluster) -> None:
+        self._servers = {"bootstrap.servers": kafka.bootstrap}
+        self.mark = uuid.uuid4().hex[:8]
+        self.job, self.input, self.output = (f"{one}-{self.mark}" for one in ("counter", "in", "out"))
+        admin = AdminClient(self._servers)
+        admin.create_topics([NewTopic(self.input, 2, 1)])[self.input].result(30)
+        self.config = KAFKA.format(bootstrap=kafka.bootstrap)
+
+    def fill(self, numbers: Sequence[int]) -> None:
+        producer = Producer(self._servers)
+        for n in numbers:
+            producer.produce(self.input, b"", b"k%d" % (n % KEYS), n % 2)
+        assert producer.flush(30) == 0
+
+    def values(self) -> list[Mapping[str, Any]]:
+        consumer = Consumer({**self._servers, "group.id": self.mark, "isolation.level": "read_committed"})
+        found = []
+        try:
+            for p in (0, 1):
+                at = TopicPartition(self.output, p, 0)
+                consumer.assign([at])
+                end = consumer.get_watermark_offsets(at, 30)[1]
+                while consumer.position([at])[0].offset < end:
+                    message = consumer.poll(patient(5))
+                    if message is not None and message.error() is None:
+                        found.append(json.loads(message.value()))
+        finally:
+            consumer.close()
+        return found
+
+
+@pytest.fixture(params=["embedded", "kafka"])
+def system(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def pipeline(
+    system: str, request: pytest.FixtureRequest, tmp_path: Path, job_maker: Callable[[Path, str, str], Any]
+) -> tuple[Any, Any]:
+    """A job and its streams."""
+    if system == "embedded":
+        lines = PROPERTIES.format(job=Embedded.job, system="local", path=tmp_path)
+        job = job_maker(tmp_path, APPLICATION.replace("SYSTEM.out", "local.out"), lines)
+        return job, Embedded(job)
+    streams = OnKafka(request.getfixturevalue("kafka"))
+    lines = PROPERTIES.format(job=streams.job, system="kafka", path=tmp_path)
+    lines = lines.replace("kafka.in", f"kafka.{streams.input}").replace(
+        "kafka.out", f"kafka.{streams.output}"
+    )
+    application = APPLICATION.replace("SYSTEM.out", f"kafka.{streams.output}")
+    return job_maker(tmp_path, application, lines + streams.config), streams
+
+
+def command(job: Any, *words: str, code: int = 0, **environment: str) -> str:
+    done = subprocess.run(
+        [*job.command("status")[:-3], *words],
+        env=job.environment(**environment),
+        capture_output=True,
+        text=True,
+        timeout=patient(200),
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr + job.report()
+    return done.stdout
+
+
+def test_a_clone_is_compared_with_its_original_and_takes_over_where_both_stand(
+    pipeline: tuple[Any, Any], spark: SparkSession, tmp_path: Path
+) -> None:
+    job, streams = pipeline
+    clone, name = tmp_path / "clone.properties", f"{streams.job}-2"
+    both = ("--job", name, "--over", streams.job)
+    streams.fill(range(200))
+    command(job, "run", "--quiet", "--config", str(job.config), "--until-drained")
+    said = command(job, "job", "clone", "--job", streams.job, "--as", name, "--to-file", str(clone))
+    assert f"{tmp_path}/files-{name}" in said
+    streams.fill(range(200, 300))
+    command(job, "run", "--quiet", "--config", str(clone), "--until-drained")
+    command(job, "job", "compare", *both, code=1)
+    streams.fill(range(300, 360))
+    point = {"GRETE_FAILPOINT": "lineage.planned:kill", "GRETE_FAILPOINT_ONCE": str(tmp_path / "once")}
+    (tmp_path / "once").mkdir()
+    found = json.loads(command(job, "job", "promote", *both, "-o", "json", **point))
+    assert list((tmp_path / "once").iterdir()), "it was killed with the batch planned, and went on"
+    assert (found["equal"], sum(found["offsets"].values())) == (True, 300)
+    assert json.loads(command(job, "job", "promote", *both, "--execute", "-o", "json"))["promoted"]
+    command(job, "run", "--quiet", "--config", str(clone), "--until-drained")
+    check(streams, spark, tmp_path, 360)
+
+
+def check(streams: Any, spark: SparkSession, folder: Path, records: int) -> None:
+    """No count was lost on the way, and none began again."""
+    rows = counted(spark.read.json(f"{folder}/files").collect())
+    assert sorted(counted(spark.read.format("delta").load(f"{folder}/table").collect())) == sorted(rows)
+    assert sorted(counted(streams.values())) == sorted(rows), "all outputs have each row once"
+    assert len(set(rows)) == len(rows), "and no count twice"
+    last = {key: max(count for other, count in rows if other == key) for key, _ in rows}
+    assert last == {f"k{k}": len(range(k, records, KEYS)) for k in range(KEYS)}
+
+
+def counted(rows: Iterable[Any]) -> list[tuple[str, int]]:
+    return [(row["name"], row["count"]) for row in rows]
+
+
+def test_a_clone_begins_with_the_state_that_its_original_has(
+    pipeline: tuple[Any, Any], spark: SparkSession, tmp_path: Path
+) -> None:
+    job, streams = pipeline
+    clone, name = tmp_path / "clone.properties", f"{streams.job}-2"
+    streams.fill(range(100))
+    command(job, "run", "--quiet", "--config", str(job.config), "--until-drained")
+    words = (
+        "job",
+        "clone",
+        "--job",
+        streams.job,
+        "--as",
+        name,
+        "--from",
+        "checkpoint",
+        "--to-file",
+        str(clone),
+    )
+    for at in ("clone.made", "clone.lineage-copied", "clone.checkpoints-written"):
+        command(job, *words, code=-signal.SIGKILL, GRETE_FAILPOINT=f"{at}:kill")
+    command(job, *words)
+    streams.fill(range(100, 150))
+    for file in (clone, job.config):
+        command(job, "run", "--quiet", "--config", str(file), "--until-drained")
+    compared = json.loads(command(job, "job", "compare", "--job", name, "--over", streams.job, "-o", "json"))
+    [output] = compared["outputs"]
+    assert (output["records"], output["clone_records"], output["same"]) == (KEYS, KEYS, KEYS)
+    check(streams, spark, tmp_path, 150)
+    rows = spark.read.format("delta").load(f"{tmp_path}/table-{name}").collect()
+    assert sorted(row["count"] for row in rows) == sorted(len(range(k, 150, KEYS)) for k in range(KEYS))
