@@ -63,6 +63,7 @@ def test_a_running_stateful_job_takes_up_the_partitions_its_input_has_got(counte
         assert found['grete_partition_count{system="local",stream="in"}'] == 4
         assert found['grete_commit_calls_total{container="0"}'] >= 2
         assert found['grete_commit_seconds_total{container="0"}'] > 0
+        assert found['grete_cpu_seconds_total{container="0"}'] > 0
         assert found['grete_container_restarts_total{container="0"}'] == 0
         assert found["grete_lag_messages"] == 0
         eventually(

@@ -10,7 +10,7 @@ from grete.coordinator.figure_file import Figures
 from grete.coordinator.sizing import Sizer, Sizing, SizingRule
 
 STEP_S, HOUR_S, DAY_S = 10.0, 3600.0, 86_400.0
-RULE = SizingRule(least=1, most=16, lag_s=60, utilization=0.7, up_after_s=60, down_after_s=900)
+RULE = SizingRule(least=1, most=16, lag_s=60, utilization=0.7, up_after_s=60, down_after_s=900, cores=1)
 OF_ONE = 1_000.0
 """Records that a container processes a second."""
 Load = Callable[[float], float]
@@ -49,7 +49,8 @@ class SizedJob:
             self.late_s += (
                 STEP_S if behind > max(done / STEP_S, self.load(at_s)) * 2 * self.rule.lag_s else 0.0
             )
-            figures = Figures(at_s, int(behind), done / STEP_S, 0.2, self.containers, int(max(left)))
+            cpu = done / STEP_S / OF_ONE
+            figures = Figures(at_s, int(behind), done / STEP_S, 0.2, self.containers, int(max(left)), cpu)
             if (sizing := sizer.observe(figures)) is not None:
                 assert sizing.containers != self.containers
                 self.changes.append((at_s, sizing))

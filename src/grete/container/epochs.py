@@ -223,7 +223,7 @@ class Epoch:
             self._log_ends[made.slot] = max(
                 [self._log_ends[made.slot], *(report.committed_at for report in made.reports)]
             )
-        outcome.commits, outcome.traced = made.commits, made.traced
+        outcome.commits, outcome.cpu_s, outcome.traced = made.commits, made.cpu_s, made.traced
         outcome.rewound_ms, self._rewound_ms = self._rewound_ms, None
         failpoint("epoch.noted")
         if self._publishers is not None:

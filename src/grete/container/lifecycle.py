@@ -171,6 +171,7 @@ class ContainerLifecycle:
         self._done.records += outcome.records
         self._done.dead_letters += outcome.dead_letters
         self._done.commit_s += outcome.commit_s
+        self._done.cpu_s += outcome.cpu_s
         self._report(
             state="running",
             message="",
@@ -180,6 +181,7 @@ class ContainerLifecycle:
             dead_letters=self._done.dead_letters,
             commit_seconds=self._done.commit_s,
             last_commit_seconds=outcome.commit_s,
+            cpu_seconds=self._done.cpu_s,
         )
 
     def _wait_at_barrier(self) -> Generator[Step, Any, None]:

@@ -33,6 +33,7 @@ def rule_of(settings: Settings, tasks: int) -> SizingRule:
         autosizing.up_after_s,
         autosizing.down_after_s,
         unit,
+        settings.spark.cores,
     )
 
 

@@ -24,6 +24,11 @@ class Figures(NamedTuple):
     """Containers that were at work; of a pipeline on a cluster the executors of its container."""
     worst: int | None = None
     """What of `behind` is one partition's, that with the most."""
+    cpu: float | None = None
+    """As many processors computed for StreamTasks, on average: 1.5 is one, and half of another; 0 of a pipeline."""
+
+
+_FIELDS = len(Figures._fields)
 
 
 def read_figures(folder: Path) -> list[Figures]:
@@ -37,13 +42,15 @@ def read_figures(folder: Path) -> list[Figures]:
 
 
 def _parsed(line: str) -> Figures | None:
-    fields = line.split("\t")
     try:
-        at_s, behind, rate, commit_s, *newer = (float(field) if field else None for field in fields)
-        whole = [None if number is None else int(number) for number in (behind, *newer)]
-        return None if at_s is None else Figures(at_s, whole[0], rate, commit_s, *whole[1:])
-    except (TypeError, ValueError, OverflowError):
+        numbers = [float(field) if field else None for field in line.split("\t")]
+        at_s, behind, rate, commit_s, containers, worst, cpu = numbers + [None] * (
+            _FIELDS - max(4, len(numbers))
+        )
+        whole = [None if number is None else int(number) for number in (behind, containers, worst)]
+    except (ValueError, OverflowError):
         return None
+    return None if at_s is None else Figures(at_s, whole[0], rate, commit_s, whole[1], whole[2], cpu)
 
 
 class FigureFile:

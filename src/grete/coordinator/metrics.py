@@ -172,6 +172,9 @@ def _containers(facts: MetricFacts) -> Iterator[Family]:
     commits = Family("grete_commit_calls_total", "counter", "Batches committed since the container started.")
     dead = Family("grete_dead_letters_total", "counter", "Messages set aside since the container started.")
     seconds = Family("grete_commit_seconds_total", "counter", "Seconds that these commits took.")
+    cpu = Family(
+        "grete_cpu_seconds_total", "counter", "Seconds of a processor that shares of StreamTasks computed."
+    )
     last = Family("grete_last_commit_seconds", "gauge", "Seconds that the last commit took.")
     restarts = Family("grete_container_restarts_total", "counter", "Incarnations before the present one.")
     age = Family("grete_heartbeat_age_seconds", "gauge", "Seconds since the container's last heartbeat.")
@@ -185,10 +188,11 @@ def _containers(facts: MetricFacts) -> Iterator[Family]:
         seconds.add(round(said.commit_seconds, 6), container=container)
         if said.trace:
             seconds.exemplify(said.trace, round(said.last_commit_seconds, 6))
+        cpu.add(round(said.cpu_seconds, 6), container=container)
         last.add(round(said.last_commit_seconds, 6), container=container)
         restarts.add(one.restarts, container=container)
         age.add(round(max(0.0, facts.now_s - one.at_s), 3), container=container)
-    return iter((processed, rate, batch, commits, dead, seconds, last, restarts, age))
+    return iter((processed, rate, batch, commits, dead, seconds, cpu, last, restarts, age))
 
 
 def _lag(lag: JobLag | None) -> Iterator[Family]:

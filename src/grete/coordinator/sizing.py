@@ -11,7 +11,8 @@ The rule, in the order in which it is asked with each figure:
    Not when one partition has most of what it is behind, and not when more have not helped: not for half
    an hour, and for twice as long each time that it did not again.
 5. Fewer: it was a quarter of its lag target behind at most, for long. As many as do the most that arrived, at the
-   utilization; half as many at least. While it is unknown what one can do, a quarter less.
+   utilization; half as many at least. While it is unknown what one can do, a quarter less. Never so few that what
+   was computed at most would take more than the utilization of their processors.
 
 Between 4's nine tenths and 5's utilization there is room, so that one is never undone by the other.
 """
@@ -45,7 +46,7 @@ _HOLDS_S, _HOLDS_AT_MOST_S = 1_800.0, 8 * 3_600.0
 class SizingRule:
     """`job.autosizing.*`: bounds of the number, targets, and for how long something has to be so.
 
-    `unit` is what is counted.
+    `unit` is what is counted, `cores` how many processors one has, None where that is not known.
     """
 
     least: int
@@ -55,6 +56,7 @@ class SizingRule:
     up_after_s: float
     down_after_s: float
     unit: str = "container"
+    cores: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +204,9 @@ class Sizer:
             needed = math.ceil(most / (rule.utilization * self._of_one)) if most else 0
             wanted = max(needed, math.ceil(containers / 2), rule.least)
             known = f"one {rule.unit} does {self._of_one:.0f} records/s"
+        busy = max(one.cpu or 0.0 for one in calm)
+        if rule.cores and (for_cpu := math.ceil(busy / (rule.utilization * rule.cores))) > wanted:
+            wanted, known = for_cpu, f"{known}; they use {busy:.1f} processors, and one has {rule.cores}"
         if wanted >= containers:
             return None
         minutes = rule.down_after_s / 60

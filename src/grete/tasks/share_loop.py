@@ -20,6 +20,7 @@ from grete.systems.inputs import Arrived, Inputs, LookedFor
 from grete.tasks.batch_traces import BatchTraces
 from grete.tasks.commit.executor import SlotCommits, TimedOut
 from grete.tasks.concurrent import Piece, process_side_by_side
+from grete.tasks.cpu_time import CPU
 from grete.tasks.key_buckets import KeyBuckets
 from grete.tasks.runner import TaskRun, taken_of
 from grete.tasks.runtime import TaskWorkers
@@ -375,7 +376,9 @@ class ShareLoop:
         if self._traces is not None:
             commit_s = max((report.commit_s for report in reports), default=0.0)
             traced = self._traces.committed(self._batch, self._gathered.records, commit_s)
-        committed = Committed(self._slot, self._batch, reports, moved, bytes=size, traced=traced)
+        committed = Committed(
+            self._slot, self._batch, reports, moved, bytes=size, traced=traced, cpu_s=CPU.since_last_s()
+        )
         self._batch += 1
         return committed
 

@@ -44,6 +44,8 @@ class Committed:
     """Of input."""
     traced: tuple[TracedBatch, ...] = ()
     """Those of them that are traced."""
+    cpu_s: float = 0.0
+    """What the share's process has computed since its report before, in seconds of a processor."""
 
 
 def merged(before: Committed, after: Committed) -> Committed:
@@ -59,6 +61,7 @@ def merged(before: Committed, after: Committed) -> Committed:
         commits=before.commits + after.commits,
         bytes=before.bytes + after.bytes,
         traced=before.traced + after.traced,
+        cpu_s=before.cpu_s + after.cpu_s,
     )
 
 

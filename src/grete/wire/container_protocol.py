@@ -76,10 +76,11 @@ class Heartbeat(Struct, frozen=True):
 
     `records` counts the messages processed since it started. `serial` is the number of what it runs; `paused` the
     barrier at which it waits, 0 when at none. `commits` counts the batches that were committed, `commit_seconds` is
-    the time that took in all, `last_commit_seconds` the last; `dead_letters` counts what these set aside. `metrics`
-    are in one of several. `trace` is that of the last batch that was traced, `outputs` the streams that a pipeline
-    writes. `end` is in the last one. With `known`, the directive that the container has, the answer may be held until
-    there is another one, for `hold_s`.
+    the time that took in all, `last_commit_seconds` the last; `dead_letters` counts what these set aside.
+    `cpu_seconds` is what shares of StreamTasks have computed since it started. `metrics` are in one of several.
+    `trace` is that of the last batch that was traced, `outputs` the streams that a pipeline writes. `end` is in the
+    last one. With `known`, the directive that the container has, the answer may be held until there is another one,
+    for `hold_s`.
     """
 
     epoch: Integer
@@ -92,6 +93,7 @@ class Heartbeat(Struct, frozen=True):
     commits: Integer = 0
     commit_seconds: Amount = 0.0
     last_commit_seconds: Amount = 0.0
+    cpu_seconds: Amount = 0.0
     dead_letters: Integer = 0
     trace: str = ""
     outputs: list[str] = []

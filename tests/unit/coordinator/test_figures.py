@@ -44,7 +44,8 @@ def test_a_line_that_a_crash_has_cut_off_costs_that_line(tmp_path: Path, torn: b
 
 
 @pytest.mark.parametrize(
-    "line", ["", "x\t1\t2\t3", "\t1\t2\t3", "1\t2\t3", "1\t2\t3\t4\t5\t6\t7", "1\tinf\t2\t3", "1\tnan\t2\t3"]
+    "line",
+    ["", "x\t1\t2\t3", "\t1\t2\t3", "1\t2\t3", "1\t2\t3\t4\t5\t6\t7\t8", "1\tinf\t2\t3", "1\tnan\t2\t3"],
 )
 def test_a_line_that_says_nothing_is_left_out(tmp_path: Path, line: str) -> None:
     (tmp_path / "figures.tsv").write_text(f"1\t5\t12.5\t\n{line}\n2\t5\t12.5\t\n")
@@ -76,8 +77,11 @@ class Recorded:
         )
         self.recorder = FigureRecorder(cast("View", view), folder, self.clock)
 
-    def beat(self, records: int, commits: int = 0, commit_s: float = 0.0, epoch: int = 1) -> None:
-        said = Heartbeat(epoch, "running", records=records, commits=commits, commit_seconds=commit_s)
+    def beat(
+        self, records: int, commits: int = 0, commit_s: float = 0.0, epoch: int = 1, cpu_s: float = 0.0
+    ) -> None:
+        commit = {"commits": commits, "commit_seconds": commit_s}
+        said = Heartbeat(epoch, "running", records=records, cpu_seconds=cpu_s, **commit)
         self.progress.record("0", said)
 
     def record(self) -> None:
@@ -87,11 +91,11 @@ class Recorded:
 
 def test_rates_are_of_the_time_between_two_lines(tmp_path: Path) -> None:
     job = Recorded(tmp_path)
-    job.beat(1_000_000)  # a coordinator that has taken over has not processed them in ten seconds
+    job.beat(1_000_000, cpu_s=70)  # a coordinator that has taken over has not processed them in ten seconds
     job.record()
-    job.beat(1_000_500, commits=10, commit_s=0.5)
+    job.beat(1_000_500, commits=10, commit_s=0.5, cpu_s=85)
     job.record()
-    job.beat(1_000_500, commits=10, commit_s=0.5)
+    job.beat(1_000_500, commits=10, commit_s=0.5, cpu_s=85)
     job.record()
     job.beat(0, epoch=2)  # started again
     job.beat(300, commits=1, commit_s=0.1, epoch=2)
@@ -100,6 +104,7 @@ def test_rates_are_of_the_time_between_two_lines(tmp_path: Path) -> None:
     assert [row.behind for row in rows] == [7] * 4
     assert [row.records_per_s for row in rows] == [None, 50.0, 0.0, 30.0]
     assert [row.commit_s for row in rows] == [None, 0.05, None, None]
+    assert [row.cpu for row in rows] == [None, 1.5, 0.0, 0.0], "processors in use"
     assert [(row.containers, row.worst) for row in rows] == [(1, 5)] * 4
 
 

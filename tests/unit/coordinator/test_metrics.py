@@ -129,7 +129,7 @@ def test_numbers_that_are_none_are_written_as_prometheus_writes_them() -> None:
     ]
 
 
-COMMITS = {"commits": 4, "commit_seconds": 1.25, "last_commit_seconds": 0.5}
+COMMITS = {"commits": 4, "commit_seconds": 1.25, "last_commit_seconds": 0.5, "cpu_seconds": 7.5}
 SSP = SystemStreamPartition("local", 'in"\\', 3)
 
 
@@ -200,6 +200,7 @@ def test_what_the_loop_containers_and_checkpoints_know_is_exported() -> None:
         ("grete_batch_id", zero): 4,
         ("grete_commit_calls_total", zero): 4,
         ("grete_commit_seconds_total", zero): 1.25,
+        ("grete_cpu_seconds_total", zero): 7.5,
         ("grete_last_commit_seconds", zero): 0.5,
         ("grete_container_restarts_total", zero): 1,
         ("grete_heartbeat_age_seconds", zero): 2,

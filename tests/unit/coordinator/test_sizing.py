@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -43,6 +44,29 @@ def test_a_steady_load_ends_at_one_size_that_keeps_up(per_s: float, containers: 
     uneven = 3  # 16 partitions are not divided evenly among 7 containers
     assert job.containers <= max(1, math.ceil(per_s / (RULE.utilization * OF_ONE))) + uneven
     assert [at_s for at_s, _ in job.changes if at_s > 4 * HOUR_S] == []
+
+
+@pytest.mark.parametrize(("per_s", "containers"), [(2_600.0, 4), (3_500.0, 4), (5_500.0, 16), (11_000.0, 16)])
+def test_a_job_that_keeps_up_is_never_made_so_small_that_it_falls_behind(
+    per_s: float, containers: int
+) -> None:
+    """Nobody knows yet what a container can do, as after a fail-over; but what it computes is known."""
+    job = SizedJob(lambda at_s: per_s, containers=containers).run(6 * HOUR_S)
+    sizes = [sizing.containers for _, sizing in job.changes]
+    assert sizes == sorted(sizes, reverse=True)
+    assert max(behind_s for _, _, behind_s, _ in job.trace) < 30, "which is what a change takes"
+    without = SizedJob(lambda at_s: per_s, replace(RULE, cores=None), containers=containers).run(6 * HOUR_S)
+    assert [sizing.containers for _, sizing in without.changes] != sizes
+
+
+def test_how_much_is_computed_is_said_where_it_counts() -> None:
+    calm = [Figures(step * STEP_S, 0, 300.0, 0.2, 8, 0, 4.8) for step in range(100)]
+    [(_, sizing)] = replayed(RULE, calm)[:1]
+    assert (sizing.containers, sizing.why) == (
+        7,
+        "300 records/s at most for 15 minutes; what one container can do is not known yet; they use 4.8 processors, "
+        "and one has 1",
+    )
 
 
 def test_a_hot_partition_gets_no_more_containers() -> None:

@@ -66,12 +66,14 @@ class CommitTarget:
 class BatchOutcome:
     """The outcome of some commits, for progress and shutdown. `commit_s` is how long their transactions took.
 
+    `cpu_s` is what a share's process has computed for them, in seconds of a processor; 0 of a pipeline.
     `rewound_ms` is when an operator asked to move, where these are the first that begin from there.
     """
 
     commits: int = 1
     records: int = 0
     commit_s: float = 0.0
+    cpu_s: float = 0.0
     dead_letters: int = 0
     shutdown_tasks: set[int] = field(default_factory=set)
     shutdown_all: bool = False
