@@ -146,6 +146,7 @@ def test_it_says_inputs_outputs_and_sparks_plan_and_the_paths_of_build_are_those
     assert [(row["key"], json.loads(row["value"])) for row in rows] == [(b"tea", {"price": "4"})]
 
 
+@pytest.mark.nightly  # a start of Spark each; the one above looks at outputs too
 def test_outputs_that_are_no_streams_are_said_by_their_format(trial: Callable[[str], Trial]) -> None:
     tried = trial("Several")
     tried.job.configure(
@@ -200,6 +201,7 @@ def test_what_a_start_would_refuse_a_dry_run_refuses(
     assert words in refused.stderr
 
 
+@pytest.mark.nightly
 def test_a_setting_that_spark_refuses_is_named_without_a_trace(trial: Callable[[str], Trial]) -> None:
     refused = trial("Priced").run("--dry-run", "--set", "spark.sql.shuffle.partitions=many")
     assert refused.returncode == 2, refused.stdout
@@ -208,6 +210,7 @@ def test_a_setting_that_spark_refuses_is_named_without_a_trace(trial: Callable[[
     assert "Traceback" not in refused.stderr
 
 
+@pytest.mark.nightly
 def test_no_topic_is_created_on_kafka(
     kafka: KafkaCluster, tmp_path: Path, job_maker: Callable[[Path, str, str], Any]
 ) -> None:

@@ -140,7 +140,7 @@ def _records(system: System, stream: str) -> Iterator[tuple[bytes, bytes]]:
                 yield from zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
 
 
-@pytest.mark.parametrize("beside", ["local", "kafka"])
+@pytest.mark.parametrize("beside", [pytest.param("local", marks=pytest.mark.nightly), "kafka"])
 def test_a_job_on_hubs_keeps_state_and_checkpoints_beside_them(
     secure_kafka: SecureCluster, home: Path, beside: str
 ) -> None:

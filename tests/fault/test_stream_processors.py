@@ -50,9 +50,8 @@ def make_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeJo
 @pytest.mark.parametrize(
     "backend",
     [
-        "sqlite",
         "zookeeper",
-        *(pytest.param(one, marks=BY_NIGHT) for one in ("kafka", "kubernetes", "azure")),
+        *(pytest.param(one, marks=BY_NIGHT) for one in ("sqlite", "kafka", "kubernetes", "azure")),
     ],
 )
 def test_processors_divide_the_tasks_as_they_join_and_die(
