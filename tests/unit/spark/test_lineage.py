@@ -291,7 +291,8 @@ QUERY = Path(__file__).parents[1] / "migration" / "spark_checkpoints"
 def lineages_of(folder: Path, query: str, *sources: str) -> tuple[LineageDirectory, LineageInfo]:
     """A lineage that goes on from what a real query of Spark's has written."""
     lineages = LineageDirectory(folder)
-    return lineages, lineages.start({}, "plan, tasks", sources, taken_over=QUERY / query)
+    starting = {f"{source}.{partition}": 0 for source in sources for partition in (0, 1, 2)}
+    return lineages, lineages.start(starting, "plan, tasks", sources, taken_over=QUERY / query)
 
 
 def test_a_batch_that_is_planned_here_is_one_of_sparks_and_ends_where_it_was_told(tmp_path: Path) -> None:
@@ -310,6 +311,11 @@ def test_a_batch_that_is_planned_here_is_one_of_sparks_and_ends_where_it_was_tol
     assert not (checkpoint / "offsets" / "4").exists()
     (checkpoint / "commits" / "3").write_text('v1\n{"nextBatchWatermarkMs":7000}')
     assert not lineages.plan_up_to(lineage, {"k.views.0": 12, "k.views.1": 10}, now_ms=7), "all is read"
+    assert lineages.plan_up_to(lineage, {"k.views.2": 4, "k.views.3": 4}, now_ms=8), "the input grew"
+    grown = (checkpoint / "offsets" / "4").read_text().split("\n")[2]
+    assert json.loads(grown) == {"views": {"0": 12, "1": 10, "2": 4}}, (
+        "what another container reads is not in it"
+    )
     lineages.close()
 
 

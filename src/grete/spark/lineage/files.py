@@ -90,7 +90,10 @@ class Lineages(ABC):
             raise JobError(
                 f"lineage {lineage.id} has no batch yet, after which one could end where it has to: run the job once"
             )
-        record = record_up_to(checkpoint, progress.planned, lineage.sources, self._topics, ends, now_ms)
+        own = {
+            ssp: ends[ssp] for ssp in lineage.starting_offsets if ssp in ends
+        }  # not those of other containers
+        record = record_up_to(checkpoint, progress.planned, lineage.sources, self._topics, own, now_ms)
         if record is None:
             return False
         self._write(f"{lineage.id}/spark/offsets/{progress.planned + 1}", record)

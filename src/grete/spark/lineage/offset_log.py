@@ -107,38 +107,29 @@ def record_up_to(
 ) -> bytes | None:
     """The record of the batch after a committed one that reads up to these next offsets; None where that is nothing.
 
-    A partition that is not named, or was read further, stays where it is. Raises as `read_batch_end`.
+    A partition that is not named, or was read further, stays where it is; one that came since is read from its
+    beginning. Raises as `read_batch_end`.
     """
     before = read_batch_end(checkpoint, number, sources, topics).next_offsets
-    after = {ssp: max(offset, ends.get(ssp, offset)) for ssp, offset in before.items()}
+    after = {**before, **{ssp: max(offset, before.get(ssp, offset)) for ssp, offset in ends.items()}}
     if after == before:
         return None
     planned = read_planned(checkpoint, number).ends
     moved = {
-        str(place): orjson.dumps(
-            _moved(orjson.loads(planned[str(place)] or b""), source, topics.get(source), after)
-        )
+        str(place): orjson.dumps(_moved(orjson.loads(planned[str(place)] or b""), source, after))
         for place, source in enumerate(sources)
         if source
     }
     return record_after(checkpoint, number, moved, now_ms)
 
 
-def _moved(document: Any, source: str, topic: str | None, ends: Mapping[str, int]) -> Any:
-    """The document of a source, read once by `_of_source`, with other offsets."""
+def _moved(document: Any, source: str, ends: Mapping[str, int]) -> Any:
+    """The document of a source that was read by `_of_source`, with other offsets."""
+    own = {ssp: ends[ssp] for ssp in ends if str(SystemStreamPartition.parse(ssp).system_stream) == source}
     if isinstance(document.get("tick"), int):
-        own = {ssp: ends[ssp] for ssp in document["offsets"]}
         return SourceOffsets(own, document["tick"]).to_document()
-    system, stream = SystemStream.parse(source).system, SystemStream.parse(source).stream
-    return {
-        name: {
-            partition: ends[
-                str(SystemStreamPartition(system, stream if name == topic else name, int(partition)))
-            ]
-            for partition in partitions
-        }
-        for name, partitions in document.items()
-    }
+    [topic] = document
+    return {topic: {str(SystemStreamPartition.parse(ssp).partition): offset for ssp, offset in own.items()}}
 
 
 def read_progress(
