@@ -1,4 +1,4 @@
-"""A counter with a store on the embedded system, whose input is there before it starts."""
+"""A counter with a store, embedded or on a broker of its own, whose input is there before it starts."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from grete.clock import SystemClock
 from grete.errors import JobNotFound, LogNotFound
@@ -17,6 +20,7 @@ from grete.model.ids import JobId
 from grete.model.streams import StreamSpec
 from grete.operations import open_job
 from grete.systems.local.system import LocalSystem, Message
+from grete.testing.kafka_broker import KafkaCluster
 
 JOB = JobId("counter")
 _APPLICATION = """
@@ -34,29 +38,43 @@ _PROPERTIES = """
 job.name=counter
 job.application.path=.
 task.class=application:Application
-task.inputs=local.in
+task.inputs={system}.in
 stores.counts.factory=grete.store.sqlite
-systems.local.samza.key.serde=string
-systems.local.samza.msg.serde=bytes
-systems.local.samza.offset.default=oldest
+systems.{system}.samza.key.serde=string
+systems.{system}.samza.msg.serde=bytes
+systems.{system}.samza.offset.default=oldest
+"""
+_ON_KAFKA = """
+stores.counts.changelog=kafka.counts
+stores.counts.changelog.replication.factor=1
+systems.kafka.samza.factory=kafka
+systems.kafka.default.stream.replication.factor=1
+task.checkpoint.replication.factor=1
+job.coordinator.replication.factor=1
+systems.kafka.consumer.bootstrap.servers={bootstrap}
 """
 _AT_ONCE = 200_000
 
 
 @contextmanager
-def backlog_job(records: int, keys: int, partitions: int, properties: str, work: int = 0) -> Iterator[None]:
+def backlog_job(
+    records: int, keys: int, partitions: int, properties: str, work: int = 0, *, on_kafka: bool = False
+) -> Iterator[None]:
     """Runs it, in a home of its own; `work` numbers are added up for each record."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         os.environ["GRETE_HOME"] = str(folder / "home")
         (folder / "application.py").write_text(_APPLICATION.replace("WORK", str(work)))
-        (folder / "job.properties").write_text(_PROPERTIES + properties)
-        with closing(LocalSystem(folder / "home" / "local", SystemClock())) as local:
-            local.ensure_stream(StreamSpec("in", partitions))
-            for first in range(0, records, _AT_ONCE):
-                numbers = range(first, first + _AT_ONCE)
-                sent = (Message(b"key-%d" % (n % keys), b"x", 1, partition=n % partitions) for n in numbers)
-                local.append("in", sent)
+        properties += _PROPERTIES.format(system="kafka" if on_kafka else "local")
+        if on_kafka:
+            broker = KafkaCluster(folder / "broker")
+            stack.callback(broker.stop)
+            broker.start()
+            _send(broker.bootstrap, records, keys, partitions)
+            properties += _ON_KAFKA.format(bootstrap=broker.bootstrap)
+        else:
+            _append(folder / "home" / "local", records, keys, partitions)
+        (folder / "job.properties").write_text(properties)
         words = ["run", "--quiet", "--config", str(folder / "job.properties")]
         job = subprocess.Popen([sys.executable, "-m", "grete.cli.main", *words])
         try:
@@ -64,6 +82,28 @@ def backlog_job(records: int, keys: int, partitions: int, properties: str, work:
         finally:
             job.terminate()
             job.wait(60)
+
+
+def _append(home: Path, records: int, keys: int, partitions: int) -> None:
+    with closing(LocalSystem(home, SystemClock())) as local:
+        local.ensure_stream(StreamSpec("in", partitions))
+        for first in range(0, records, _AT_ONCE):
+            numbers = range(first, first + _AT_ONCE)
+            sent = (Message(b"key-%d" % (n % keys), b"x", 1, partition=n % partitions) for n in numbers)
+            local.append("in", sent)
+
+
+def _send(bootstrap: str, records: int, keys: int, partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic("in", partitions, 1)])["in"].result(30)
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "linger.ms": 50, "queue.buffering.max.messages": 1_000_000}
+    )
+    for number in range(records):
+        producer.produce("in", b"x", b"key-%d" % (number % keys), number % partitions)
+        if number % 10_000 == 0:
+            producer.poll(0)
+    assert producer.flush(120) == 0
 
 
 def passed() -> list[int]:

@@ -1,8 +1,9 @@
 """A key of a store over HTTP while its job is at full load: how long an answer takes, and what the job loses by it.
 
-    python -m benchmarks.store_questions [ROUNDS]
+    python -m benchmarks.store_questions [ROUNDS] [--kafka]
 
-A counter, embedded, has a backlog that it never works off. In turns it is left alone and asked 50 times a second.
+A counter, embedded or on a broker of its own, has a backlog that it never works off. In turns it is left alone and
+asked 50 times a second.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ def turn(url: str, token: str, per_second: int) -> tuple[float, list[float]]:
     return (sum(passed()) - before) / (time.monotonic() - began_s), took_ms
 
 
-def main(rounds: int) -> None:
+def main(rounds: int, *, on_kafka: bool) -> None:
     """Print a JSON object."""
-    with backlog_job(RECORDS, KEYS, PARTITIONS, "spark.master=local[1]\n"):
+    with backlog_job(RECORDS, KEYS, PARTITIONS, "spark.master=local[1]\n", on_kafka=on_kafka):
         wait_until_passed(2 * KEYS)
         with open_job(JOB) as handle:
             state = handle.state()
@@ -61,6 +62,7 @@ def main(rounds: int) -> None:
         left = RECORDS - sum(passed())
     percentiles = statistics.quantiles(took_ms, n=100)
     made = {
+        "system": "kafka" if on_kafka else "embedded",
         "answers": len(took_ms),
         "p50_ms": round(percentiles[49], 1),
         "p99_ms": round(percentiles[98], 1),
@@ -73,4 +75,5 @@ def main(rounds: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 3)
+    words = [word for word in sys.argv[1:] if word != "--kafka"]
+    main(int(words[0]) if words else 3, on_kafka="--kafka" in sys.argv)
