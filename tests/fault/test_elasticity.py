@@ -122,6 +122,7 @@ def test_another_factor_goes_on_where_all_tasks_stand_alike(
         job.stop()
 
 
+@pytest.mark.nightly
 def test_the_place_is_kept_or_the_change_is_refused(
     kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

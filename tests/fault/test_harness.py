@@ -103,6 +103,7 @@ def test_what_fails_once_and_passes_alone_is_printed_as_flaky_and_fails_nothing(
     assert "for the first time" in log
 
 
+@pytest.mark.nightly  # the judgement is told by the test above
 def test_three_flakes_fail_the_run(start: Start) -> None:
     code, output = ended(start(FLAKY.replace("COUNT", "3"), "--again"))
     assert code == 1
@@ -215,6 +216,7 @@ def test_that_starts_a_program_of_this_name(tmp_path):
 """
 
 
+@pytest.mark.nightly  # every run says it
 def test_a_run_says_how_many_jvms_it_started(start: Start) -> None:
     code, output = ended(start(JVM))
     assert code == 0, output
@@ -262,7 +264,7 @@ def test_with_both(harmed_broker, azurite):
 """
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.nightly)])
 def test_a_test_that_needs_the_servers_of_two_groups_is_refused(start: Start, workers: str) -> None:
     """One such test ended the server of 77 others under them."""
     code, output = ended(start(TWO_SERVERS, "--workers", workers))

@@ -45,6 +45,7 @@ spark.hadoop.fs.viewfs.mounttable.queries.link./of=${{env:OLD_QUERIES}}
 """
 
 
+@pytest.mark.nightly  # the tests below look at it, and a lineage on HDFS is of every run
 def test_a_query_goes_on_from_a_checkpoint_location_on_hdfs_which_stays_as_it_is(
     spark: SparkSession,
     kafka: KafkaCluster,

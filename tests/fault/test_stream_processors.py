@@ -107,6 +107,7 @@ def test_a_processor_that_stood_still_for_longer_than_its_lease_writes_nothing_m
     job.counted()
 
 
+@BY_NIGHT
 def test_a_processor_that_does_not_let_go_in_time_is_done_without(make_job: MakeJob) -> None:
     """It is no member to count on until it answers; what it goes on with is fenced off."""
     job = make_job({"job.coordinator.lease.ttl.ms": "20000", "task.shutdown.ms": "1500"})
@@ -152,6 +153,7 @@ def test_a_leader_that_dies_amid_a_hand_over_is_succeeded(
     job.counted()
 
 
+@BY_NIGHT  # the simulator has it in every run, with many more
 def test_processors_whose_store_is_down_for_long_go_on_when_it_is_back(make_job: MakeJob) -> None:
     """Longer than their leases, so each may have been given up; by night for five minutes."""
     job = make_job()
@@ -164,6 +166,7 @@ def test_processors_whose_store_is_down_for_long_go_on_when_it_is_back(make_job:
     assert all(one.process.poll() is None for one in job.processors)
 
 
+@BY_NIGHT  # test_full_disk.py has containers in every run
 def test_a_processor_whose_disk_is_full_waits_for_room_and_goes_on(make_job: MakeJob) -> None:
     job = make_job()
     streams = job.home / "local" / "streams.db-wal"
