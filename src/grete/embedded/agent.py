@@ -12,7 +12,7 @@ from grete import errors
 from grete.clock import Clock, Deadline
 from grete.container.main_loop import OnState
 from grete.coordination.cells import Cells, change
-from grete.coordination.membership import Admission, Membership
+from grete.coordination.membership import Admission, Member, Membership
 from grete.embedded.orders import (
     Order,
     ProcessorReport,
@@ -35,6 +35,7 @@ RunContainer = Callable[[Mapping[str, str], threading.Event, OnState], Container
 _NO_FAILURE = (ExitCode.OK, ExitCode.STOPPED, ExitCode.FENCED)
 _RENEWALS_IN_TTL = 3
 _END_S = 60.0
+_KNOWN_TTLS = 2.0
 
 
 @dataclass(slots=True)
@@ -46,6 +47,14 @@ class Running:
     stop: threading.Event = field(default_factory=threading.Event)
     end: ContainerEnd | None = None
     """None while it runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Farewell:
+    """The other members when a processor had left, and until when it waits to know which of them live."""
+
+    others: Mapping[str, Member]
+    deadline: Deadline
 
 
 class Agent:
@@ -84,8 +93,9 @@ class Agent:
         self._said = ""
         self.failure: Failure | None = None
         """The error that the container ended with, which ends the processor."""
+        self._left: Farewell | None = None
         self.is_last = False
-        """Whether no other processor was a member when this one had left."""
+        """Whether no other processor lived when this one had left."""
 
     def join(self, *, patiently: bool = True) -> None:
         """Become a member. One that is in the way and died is waited for: that is a TTL and a bit.
@@ -172,6 +182,8 @@ class Agent:
 
     def _turn(self) -> bool:
         """Returns whether the processor has left."""
+        if self._left is not None:
+            return self._knows_who_is_left(self._left)
         self._notice_end()
         if not self._stay():
             return self._stopping.is_set() and self._running is None
@@ -293,10 +305,28 @@ class Agent:
         if admission is None:
             return True
         self._membership.leave(admission)
-        self.is_last = not set(self._membership.members()) - {self.id}
+        self._admission = None
+        self._left = Farewell(self._others(), Deadline(self._clock, _KNOWN_TTLS * self._ttl_s))
+        return self._knows_who_is_left(self._left)
+
+    def _knows_who_is_left(self, left: Farewell) -> bool:
+        """Sets `is_last`, once it is known: another one that lives renews soon, and one that has died goes.
+
+        A leader that left one behind that had just been killed took it for its successor, and the job had none.
+        """
+        now = self._others()
+        if now and all(left.others.get(id) == one for id, one in now.items()) and not left.deadline.is_over:
+            self._rest()
+            return False
+        self.is_last = not now
         return True
 
+    def _others(self) -> dict[str, Member]:
+        return {id: one for id, one in self._membership.members().items() if id != self.id}
+
     def _is_over(self) -> bool:
+        if self._left is not None:
+            return self._left.deadline.is_over
         admission = self._admission
         return admission is None or self._clock.monotonic_s() >= admission.valid_until_s
 

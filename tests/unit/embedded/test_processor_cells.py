@@ -36,7 +36,7 @@ from grete.launch.base import ContainerExit, ContainerStart
 from grete.model.ending import ContainerEnd, ExitCode
 from grete.model.fence import container_epoch
 from grete.model.ids import ContainerId
-from grete.testing.waiting import eventually
+from grete.testing.waiting import eventually, patient
 
 ZERO = ContainerId("0")
 GARBAGE = (b"", b"\xff\x00", b'{"processor": 7}')
@@ -80,6 +80,10 @@ class Group:
         self.launcher.start(ContainerStart(ZERO, epoch, {"epoch": str(epoch)}))
         eventually(lambda: self.work.epochs[-1:] == [epoch], f"launch {launch} runs")
 
+    def join(self) -> None:
+        self._thread.join(patient(2 * TTL_S))
+        assert not self._thread.is_alive()
+
     def close(self) -> None:
         self.agent.stop()
         self._thread.join()
@@ -122,6 +126,24 @@ def test_a_membership_of_something_else_is_none_and_is_joined_again(group: Group
     eventually(lambda: set(members.members()) == {"a"}, "it is a member again")
     assert members.members()["a"].incarnation != before
     group.start(1)
+
+
+def test_who_leaves_beside_one_that_was_just_killed_is_the_last(group: Group) -> None:
+    """It was taken for a successor, and the job had no leader any more: `grete status` said died."""
+    dead = Member("dead", "i", "host", 1, 0, {}, 5)
+    overwrite(group.cells, cell_name("members", "dead"), msgspec.json.encode(dead))
+    group.agent.stop()
+    eventually(lambda: group.agent.is_last, "it is the last")
+
+
+def test_who_leaves_beside_one_that_lives_is_not_the_last_and_knows_it_soon(group: Group) -> None:
+    other = Membership(group.cells, SystemClock(), ttl_s=TTL_S)
+    admission = other.join("other")
+    group.agent.stop()
+    eventually(lambda: set(other.members()) == {"other"}, "it has left")
+    assert other.renew(admission) is not None
+    group.join()
+    assert not group.agent.is_last
 
 
 def test_what_a_processor_has_left_that_is_gone_is_removed(group: Group) -> None:
