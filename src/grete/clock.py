@@ -99,3 +99,24 @@ class Deadline:
         self._clock.wait(threading.Event(), min(pause_s, left_s))
         self._pause_s = min(2 * self._pause_s, self._longest_s)
         return True
+
+
+class CpuTime:
+    """The time that all threads of this process have computed, said once: shares in it would each count the whole.
+
+    Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._said_s = 0.0
+
+    def since_last_s(self) -> float:
+        """Seconds of a processor since the last call, whoever made it, without those of processes that it started."""
+        with self._lock:
+            now_s = time.process_time()
+            gained_s, self._said_s = max(0.0, now_s - self._said_s), now_s
+        return gained_s  # a process that was forked begins at nothing
+
+
+CPU = CpuTime()

@@ -22,6 +22,7 @@ import pytest
 import grete.spark
 from grete.failpoints import POINTS
 from grete.spark.lineage.files import LineageDirectory
+from grete.spark.lineage.offset_log import SparkProgress
 from grete.testing.waiting import patient
 
 NIGHTLY = os.environ.get("GRETE_NIGHTLY") == "1"
@@ -47,6 +48,7 @@ def is_of_the_engine(name: str) -> bool:
     return any(f'failpoint("{name}")' in path.read_text() for path in ENGINE.glob("*.py"))
 
 
+PLANNED = "lineage.planned"
 LINEAGE = [*NEW_LINEAGE, "container.lineage-decided"]
 DRIVER = [name for name in points("container", "epoch", "log", "file") if name not in LINEAGE]
 ON_THE_DRIVER = ["commit.before", "commit.after-transaction", "commit.after"]
@@ -86,6 +88,7 @@ def test_every_point_is_met_by_one_campaign_or_another() -> None:
     assert set(POINTS) == {
         *DRIVER,
         *LINEAGE,
+        PLANNED,
         *OF_PIPELINES,
         *EXECUTOR,
         *REBUILDING,
@@ -173,3 +176,34 @@ def test_killed_while_a_lineage_begins_it_or_the_one_before_is_current_and_free(
     assert current() == (2 if point == "lineage.current" else 1)
     assert begin(3) == 0
     assert current() == 3
+
+
+PLAN_A_BATCH = """
+import sys
+from pathlib import Path
+from grete.spark.lineage.files import LineageDirectory
+lineages = LineageDirectory(Path(sys.argv[1]))
+print(lineages.plan_up_to(lineages.current(), {"k.views.0": int(sys.argv[2])}, now_ms=5))
+"""
+
+
+def test_killed_when_a_batch_is_planned_up_to_an_end_it_is_that_batch_that_runs(tmp_path: Path) -> None:
+    """With Spark in tests/e2e/test_pipeline_clone.py."""
+    query = Path(__file__).parents[1] / "unit" / "migration" / "spark_checkpoints" / "spark-4.2.0-stateful"
+    with closing(LineageDirectory(tmp_path)) as lineages:
+        lineage = lineages.start({"k.views.0": 0, "k.views.1": 0}, "plan", ["k.views"], taken_over=query)
+
+    def plan(end: int, **environment: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", PLAN_A_BATCH, str(tmp_path), str(end)]
+        return subprocess.run(
+            command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=patient(60)
+        )
+
+    assert plan(12, GRETE_FAILPOINT=f"{PLANNED}:kill").returncode == -signal.SIGKILL
+    assert plan(20).stdout == "True\n"
+    with closing(LineageDirectory(tmp_path)) as lineages:
+        found = lineages.progress(lineage)
+    assert isinstance(found, SparkProgress)
+    assert found.planned == found.committed + 1
+    assert found.planned_end is not None
+    assert found.planned_end.next_offsets == {"k.views.0": 12, "k.views.1": 10}

@@ -13,14 +13,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from grete.arrow import pa
-from grete.clock import Clock
+from grete.clock import CPU, Clock
 from grete.model.ids import SystemStreamPartition
 from grete.systems.admin import OffsetAdmin
 from grete.systems.inputs import Arrived, Inputs, LookedFor
 from grete.tasks.batch_traces import BatchTraces
 from grete.tasks.commit.executor import SlotCommits, TimedOut
 from grete.tasks.concurrent import Piece, process_side_by_side
-from grete.tasks.cpu_time import CPU
 from grete.tasks.key_buckets import KeyBuckets
 from grete.tasks.runner import TaskRun, taken_of
 from grete.tasks.runtime import TaskWorkers

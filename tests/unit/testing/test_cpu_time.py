@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 
-from grete.tasks.cpu_time import CpuTime
+from grete.clock import CpuTime
 
 
 def compute(seconds: float) -> None:
@@ -29,7 +29,7 @@ def test_what_all_threads_compute_is_said_once() -> None:
 
 FORKED = """
 import os, time
-from grete.tasks.cpu_time import CpuTime
+from grete.clock import CpuTime
 
 cpu = CpuTime()
 while time.process_time() < 0.5:
