@@ -11,9 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
-
+from benchmarks.contestants import make_topic, send
 from grete.clock import SystemClock
 from grete.errors import JobNotFound, LogNotFound
 from grete.model.ids import JobId
@@ -70,7 +68,9 @@ def backlog_job(
             broker = KafkaCluster(folder / "broker")
             stack.callback(broker.stop)
             broker.start()
-            _send(broker.bootstrap, records, keys, partitions)
+            make_topic(broker.bootstrap, "in", partitions)
+            sent = ((b"key-%d" % (n % keys), b"x", n % partitions) for n in range(records))
+            send(broker.bootstrap, "in", sent)
             properties += _ON_KAFKA.format(bootstrap=broker.bootstrap)
         else:
             _append(folder / "home" / "local", records, keys, partitions)
@@ -91,19 +91,6 @@ def _append(home: Path, records: int, keys: int, partitions: int) -> None:
             numbers = range(first, first + _AT_ONCE)
             sent = (Message(b"key-%d" % (n % keys), b"x", 1, partition=n % partitions) for n in numbers)
             local.append("in", sent)
-
-
-def _send(bootstrap: str, records: int, keys: int, partitions: int) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic("in", partitions, 1)])["in"].result(30)
-    producer = Producer(
-        {"bootstrap.servers": bootstrap, "linger.ms": 50, "queue.buffering.max.messages": 1_000_000}
-    )
-    for number in range(records):
-        producer.produce("in", b"x", b"key-%d" % (number % keys), number % partitions)
-        if number % 10_000 == 0:
-            producer.poll(0)
-    assert producer.flush(120) == 0
 
 
 def passed() -> list[int]:

@@ -15,7 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 
 import orjson
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks import RESULTS
@@ -234,10 +234,21 @@ PIPELINES: dict[str, Callable[[Race], Command]] = {
 """A frame of Spark's own operators, by grete and by hand; they only pass records through."""
 
 
-def make_topic(bootstrap: str, topic: str) -> None:
-    """An empty topic of as many partitions as every turn has."""
+def make_topic(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> None:
+    """An empty topic, of as many partitions as every turn has."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+
+
+def send(bootstrap: str, topic: str, records: Iterable[tuple[str | bytes, bytes, int]]) -> None:
+    """Send so many keys and values, each to its partition; -1 is that of the key, as Java's client has it."""
+    settings = {"bootstrap.servers": bootstrap, "linger.ms": 50, "partitioner": "murmur2_random"}
+    producer = Producer({**settings, "queue.buffering.max.messages": 1_000_000})
+    for number, (key, value, partition) in enumerate(records):
+        producer.produce(topic, value, key, partition)
+        if number % 10_000 == 0:
+            producer.poll(0)
+    assert producer.flush(120) == 0
 
 
 @contextmanager

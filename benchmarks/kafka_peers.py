@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import orjson
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from benchmarks.contestants import (
@@ -34,6 +34,7 @@ from benchmarks.contestants import (
     reader,
     record,
     running,
+    send,
     surroundings,
 )
 from benchmarks.processes import cpu_s
@@ -52,14 +53,7 @@ _NO_LEADER_YET = (
 def fill(bootstrap: str, topic: str, records: int) -> None:
     """The input of all turns."""
     make_topic(bootstrap, topic)
-    settings = {"bootstrap.servers": bootstrap, "linger.ms": 50, "partitioner": "murmur2_random"}
-    producer = Producer({**settings, "queue.buffering.max.messages": 1_000_000})
-    for number in range(records):
-        key, value = record(number)
-        producer.produce(topic, value, key)
-        if number % 10_000 == 0:
-            producer.poll(0)
-    assert producer.flush(120) == 0
+    send(bootstrap, topic, ((*record(number), -1) for number in range(records)))
 
 
 class Watched:

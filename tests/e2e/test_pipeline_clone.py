@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
@@ -12,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
+from tests.support.topic_records import topic_records
 
 from grete.clock import SystemClock
 from grete.model.streams import StreamSpec
 from grete.systems.base import Message
 from grete.systems.local.system import LocalSystem
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.waiting import patient
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(900)]
 APPLICATION = """
@@ -90,8 +89,8 @@ class OnKafka:
 
     def __init__(self, kafka: KafkaCluster) -> None:
         self._servers = {"bootstrap.servers": kafka.bootstrap}
-        self.mark = uuid.uuid4().hex[:8]
-        self.job, self.input, self.output = (f"{one}-{self.mark}" for one in ("counter", "in", "out"))
+        mark = uuid.uuid4().hex[:8]
+        self.job, self.input, self.output = (f"{one}-{mark}" for one in ("counter", "in", "out"))
         admin = AdminClient(self._servers)
         admin.create_topics([NewTopic(self.input, 2, 1)])[self.input].result(30)
         self.config = KAFKA.format(bootstrap=kafka.bootstrap)
@@ -103,20 +102,8 @@ class OnKafka:
         assert producer.flush(30) == 0
 
     def values(self) -> list[Mapping[str, Any]]:
-        consumer = Consumer({**self._servers, "group.id": self.mark, "isolation.level": "read_committed"})
-        found = []
-        try:
-            for p in (0, 1):
-                at = TopicPartition(self.output, p, 0)
-                consumer.assign([at])
-                end = consumer.get_watermark_offsets(at, 30)[1]
-                while consumer.position([at])[0].offset < end:
-                    message = consumer.poll(patient(5))
-                    if message is not None and message.error() is None:
-                        found.append(json.loads(message.value()))
-        finally:
-            consumer.close()
-        return found
+        found = topic_records(self._servers["bootstrap.servers"], self.output, 2)
+        return [json.loads(record.value or b"") for record in found]
 
 
 @pytest.fixture(params=["embedded", "kafka"])
@@ -142,19 +129,6 @@ def pipeline(
     return job_maker(tmp_path, application, lines + streams.config), streams
 
 
-def command(job: Any, *words: str, code: int = 0, **environment: str) -> str:
-    done = subprocess.run(
-        [*job.command("status")[:-3], *words],
-        env=job.environment(**environment),
-        capture_output=True,
-        text=True,
-        timeout=patient(200),
-        check=False,
-    )
-    assert done.returncode == code, done.stdout + done.stderr + job.report()
-    return done.stdout
-
-
 def test_a_clone_is_compared_with_its_original_and_takes_over_where_both_stand(
     pipeline: tuple[Any, Any], spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -162,20 +136,20 @@ def test_a_clone_is_compared_with_its_original_and_takes_over_where_both_stand(
     clone, name = tmp_path / "clone.properties", f"{streams.job}-2"
     both = ("--job", name, "--over", streams.job)
     streams.fill(range(200))
-    command(job, "run", "--quiet", "--config", str(job.config), "--until-drained")
-    said = command(job, "job", "clone", "--job", streams.job, "--as", name, "--to-file", str(clone))
+    job.of_home("run", "--quiet", "--config", str(job.config), "--until-drained")
+    said = job.of_home("job", "clone", "--job", streams.job, "--as", name, "--to-file", str(clone)).stdout
     assert f"{tmp_path}/files-{name}" in said
     streams.fill(range(200, 300))
-    command(job, "run", "--quiet", "--config", str(clone), "--until-drained")
-    command(job, "job", "compare", *both, code=1)
+    job.of_home("run", "--quiet", "--config", str(clone), "--until-drained")
+    job.of_home("job", "compare", *both, code=1)
     streams.fill(range(300, 360))
     point = {"GRETE_FAILPOINT": "lineage.planned:kill", "GRETE_FAILPOINT_ONCE": str(tmp_path / "once")}
     (tmp_path / "once").mkdir()
-    found = json.loads(command(job, "job", "promote", *both, "-o", "json", **point))
+    found = json.loads(job.of_home("job", "promote", *both, "-o", "json", **point).stdout)
     assert list((tmp_path / "once").iterdir()), "it was killed with the batch planned, and went on"
     assert (found["equal"], sum(found["offsets"].values())) == (True, 300)
-    assert json.loads(command(job, "job", "promote", *both, "--execute", "-o", "json"))["promoted"]
-    command(job, "run", "--quiet", "--config", str(clone), "--until-drained")
+    assert json.loads(job.of_home("job", "promote", *both, "--execute", "-o", "json").stdout)["promoted"]
+    job.of_home("run", "--quiet", "--config", str(clone), "--until-drained")
     check(streams, spark, tmp_path, 360)
 
 
@@ -199,7 +173,7 @@ def test_a_clone_begins_with_the_state_that_its_original_has(
     job, streams = pipeline
     clone, name = tmp_path / "clone.properties", f"{streams.job}-2"
     streams.fill(range(100))
-    command(job, "run", "--quiet", "--config", str(job.config), "--until-drained")
+    job.of_home("run", "--quiet", "--config", str(job.config), "--until-drained")
     words = (
         "job",
         "clone",
@@ -213,13 +187,13 @@ def test_a_clone_begins_with_the_state_that_its_original_has(
         str(clone),
     )
     for at in ("clone.made", "clone.lineage-copied", "clone.checkpoints-written"):
-        command(job, *words, code=-signal.SIGKILL, GRETE_FAILPOINT=f"{at}:kill")
-    command(job, *words)
+        job.of_home(*words, code=-signal.SIGKILL, GRETE_FAILPOINT=f"{at}:kill")
+    job.of_home(*words)
     streams.fill(range(100, 150))
     for file in (clone, job.config):
-        command(job, "run", "--quiet", "--config", str(file), "--until-drained")
-    compared = json.loads(command(job, "job", "compare", "--job", name, "--over", streams.job, "-o", "json"))
-    [output] = compared["outputs"]
+        job.of_home("run", "--quiet", "--config", str(file), "--until-drained")
+    compared = job.of_home("job", "compare", "--job", name, "--over", streams.job, "-o", "json")
+    [output] = json.loads(compared.stdout)["outputs"]
     assert (output["records"], output["clone_records"], output["same"]) == (KEYS, KEYS, KEYS)
     check(streams, spark, tmp_path, 150)
     rows = spark.read.format("delta").load(f"{tmp_path}/table-{name}").collect()

@@ -134,6 +134,18 @@ class CounterJob:
             timeout=patient(60),
         )
 
+    def of_home(self, *words: str, code: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
+        """A grete command that names jobs itself, run to its end with this exit code, Spark included."""
+        done = subprocess.run(
+            [*self.command()[:3], *words],
+            env=self.environment(**environment),
+            capture_output=True,
+            text=True,
+            timeout=patient(200),
+        )
+        assert done.returncode == code, done.stdout + done.stderr + self.report()
+        return done
+
     def without_spark(self, *words: str) -> list[str]:
         """The command that runs this job without Spark."""
         return [sys.executable, "-m", "grete.testing.sparkless", *words, "--config", str(self.config)]

@@ -16,7 +16,7 @@ from grete.migration.spark_query import OldQuery, read_query
 from grete.model.ids import JobId, SystemStream, TaskName
 from grete.operations.job_handle import JobHandle
 from grete.spark.lineage.decision import Checkpointed, LineageInfo
-from grete.spark.lineage.files import current_lineage
+from grete.spark.lineage.files import current_checkpoint
 from grete.spark.lineage.location import OnAsking, open_location
 from grete.spark.lineage.query_files import copy_all
 
@@ -50,15 +50,15 @@ def way_back(handle: JobHandle, on_asking: OnAsking) -> WayBack:
         )
     [container] = containers
     place = settings.job.container_lineages(job, handle.home, container)
-    root = open_location(place, LINEAGE_DIR.name, settings, on_asking)
-    lineage = current_lineage(root)
-    if lineage is None or not (root / lineage.id / "spark").is_dir():
+    found = current_checkpoint(open_location(place, LINEAGE_DIR.name, settings, on_asking))
+    if found is None:
         raise JobError(
             f"job {job.shown} has no lineage in {place}: it has not run there, or its files are gone"
         )
+    lineage, checkpoint = found
     if own := [one for one in lineage.sources if one and not _is_sparks(one, handle)]:
         raise ConfigError(f"plain Spark cannot read {', '.join(own)}: only inputs on Kafka and Event Hubs")
-    query = read_query(root / lineage.id / "spark")
+    query = read_query(checkpoint)
     _check_noted(lineage, query, handle.checkpoints.read(), job)
     return WayBack(job, lineage.sources, query)
 

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from grete.checkpoint.offset_manager import check_in_range
-from grete.checkpoint.task_commit import TaskCommit, moved_entries
+from grete.checkpoint.task_commit import TaskCommit
 from grete.checkpoint.text import Checkpoints
 from grete.errors import ConfigError, JobError
 from grete.metadata.history import History
@@ -132,7 +132,4 @@ def _write(handle: JobHandle, new: Checkpoints, *, replace: bool) -> None:
             "Samza's checkpoints in task.checkpoint.factory's store say where the job's stores go back to: run the "
             "job once, which takes them over, and stop it; then its checkpoints can be written"
         )
-    grouper = handle.settings.job.ssp_grouper
-    with handle.checkpoints.system() as system:
-        system.checkpoint_log(handle.checkpoints.log_name).append(moved_entries(commits, grouper=grouper))
-    handle.checkpoints.copy(commits)
+    handle.checkpoints.write(commits)

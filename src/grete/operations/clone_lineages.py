@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 
-from grete.checkpoint.task_commit import TaskCommit, moved_entries
+from grete.checkpoint.task_commit import TaskCommit
 from grete.config.key_tables.job import LINEAGE_DIR
 from grete.errors import JobError
 from grete.failpoints import failpoint
 from grete.model.ids import ContainerId, TaskName
 from grete.operations.job_handle import JobHandle
-from grete.spark.lineage.files import current_lineage
+from grete.spark.lineage.files import current_checkpoint
 from grete.spark.lineage.location import OnAsking, open_location
 from grete.spark.lineage.without_session import open_lineages
 
@@ -40,14 +40,12 @@ def copy_pipeline(original: JobHandle, clone: JobHandle, commits: Commits, on_as
             f"the checkpoints of {original.job.shown} belong to lineage {', '.join(lost)}, which is not in {place}: "
             f"clone it on the machine where it ran, or bring its files here"
         )
-    own = {
-        task: replace(commit, lineage=copies.get(commit.lineage, ""), token="")
-        for task, commit in commits.items()
-    }
-    with clone.checkpoints.system() as system:
-        entries = moved_entries(own, grouper=clone.settings.job.ssp_grouper)
-        system.checkpoint_log(clone.checkpoints.log_name).append(entries)
-    clone.checkpoints.copy(own)
+    clone.checkpoints.write(
+        {
+            task: replace(commit, lineage=copies.get(commit.lineage, ""), token="")
+            for task, commit in commits.items()
+        }
+    )
 
 
 def _copied(
@@ -57,17 +55,13 @@ def _copied(
     before, after = (
         one.settings.job.container_lineages(one.job, one.home, container) for one in (original, clone)
     )
-    root = open_location(before, LINEAGE_DIR.name, original.settings, on_asking)
-    known = current_lineage(root)
-    if known is None or not (root / known.id / "spark").is_dir():
+    found = current_checkpoint(open_location(before, LINEAGE_DIR.name, original.settings, on_asking))
+    if found is None:
         return {}
+    known, checkpoint = found
     with closing(open_lineages(after, clone.settings, on_asking)) as lineages:
         own = lineages.start(
-            known.starting_offsets,
-            known.plan,
-            known.sources,
-            known.kept,
-            taken_over=root / known.id / "spark",
+            known.starting_offsets, known.plan, known.sources, known.kept, taken_over=checkpoint
         )
     failpoint("clone.lineage-copied")
     return {known.id: own.id}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from grete.checkpoint.task_commit import TaskCommit
@@ -50,7 +51,13 @@ def begin_at_checkpoint(original: JobId, clone: Settings, on_asking: OnAsking) -
         with open_job(clone.job.id, clone, must_exist=False) as second:
             _make(first, second, clone, why)
             tasks = second.task_inputs()
-            commits = {task: commit for task, commit in commits.items() if task in tasks}
+            commits = {
+                task: replace(
+                    commit, offsets={ssp: at for ssp, at in commit.offsets.items() if ssp in tasks[task]}
+                )
+                for task, commit in commits.items()
+                if task in tasks
+            }
             if clone.job.is_pipeline:
                 copy_pipeline(first, second, commits, on_asking)
             else:
@@ -103,11 +110,7 @@ def _copy_tasks(
     for store in clone.settings.store_names:
         _copy_store(original, clone, store)
         failpoint("clone.store-copied")
-    tasks = clone.task_inputs()
-    offsets = {
-        task: {ssp: offset for ssp, offset in commit.offsets.items() if ssp in tasks[task]}
-        for task, commit in commits.items()
-    }
+    offsets = {task: commit.offsets for task, commit in commits.items()}
     overwrite(clone, offsets, replace=True, live=False, reason=why)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from grete.application.expiry import unstamped
 from grete.arrow import np
-from grete.checkpoint.task_commit import STORES_MOVED, TaskCommit, moved_entries
+from grete.checkpoint.task_commit import STORES_MOVED, TaskCommit
 from grete.clock import SystemClock
 from grete.config.key_tables.job import ELASTICITY
 from grete.config.rules.validate import validate
@@ -165,10 +165,7 @@ class _Change:
         for task in self._tasks:
             read = [ssp for ssp in (*task.partitions, *shared) if ssp in self._at]
             commits[task.name] = TaskCommit({ssp: str(self._at[ssp] - 1) for ssp in read}, token=token)
-        with self._handle.checkpoints.system() as system:
-            entries = moved_entries(commits, grouper=self._before.job.ssp_grouper)
-            system.checkpoint_log(self._handle.checkpoints.log_name).append(entries)
-        self._handle.checkpoints.copy(commits)
+        self._handle.checkpoints.write(commits)
 
     def move_stores(self) -> list[Entry]:
         """Write the entries of all stores where the tasks after will have them; returns the records that say so."""

@@ -11,7 +11,7 @@ from grete.checkpoint.commit_history import KnownCommit, commit_history
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.open_store import open_store
 from grete.checkpoint.store import CheckpointStore, StoreContext, copies, resolve
-from grete.checkpoint.task_commit import TaskCommit, last_commits, read_commits
+from grete.checkpoint.task_commit import TaskCommit, last_commits, moved_entries, read_commits
 from grete.clock import Clock
 from grete.metadata.assignments import TaskAssignments
 from grete.metadata.coordinator_stream import CoordinatorStream
@@ -79,8 +79,14 @@ class JobCheckpoints:
             store.close()
         return store is not None
 
-    def copy(self, commits: Mapping[TaskName, TaskCommit]) -> None:
-        """Give the job's checkpoint store, if it has one, its copy of what was written to the log."""
+    def write(self, commits: Mapping[TaskName, TaskCommit]) -> None:
+        """Write them into the log, in one append, and then into the store, if the job has one. Durable on return.
+
+        Of a job that does not run.
+        """
+        entries = moved_entries(commits, grouper=self._stream.settings().job.ssp_grouper)
+        with self.system() as system:
+            system.checkpoint_log(self.log_name).append(entries)
         store = self.open_store()
         if store is not None:
             with closing(store):

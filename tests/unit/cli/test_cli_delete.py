@@ -132,7 +132,7 @@ def test_copies_of_checkpoints_and_the_stream_of_logs_go_and_what_others_write_i
         TaskAssignments(handle.stream).write(
             [(SET_TASK_CONTAINER, "Partition 0", {VALUE_FIELDS[SET_TASK_CONTAINER]: "0"})]
         )
-        handle.checkpoints.copy(handle.checkpoints.read())
+        handle.checkpoints.write(handle.checkpoints.read())
     assert ours.exists()
     assert main(["job", "delete", "--job", "orders"]) == 0
     shown = capsys.readouterr().out

@@ -240,6 +240,14 @@ def current_lineage(place: Location) -> LineageInfo | None:
         return None
 
 
+def current_checkpoint(place: Location) -> tuple[LineageInfo, Location] | None:
+    """The current lineage with Spark's checkpoint location; None where one of both is not there."""
+    known = current_lineage(place)
+    if known is None or not (checkpoint := place / known.id / "spark").is_dir():
+        return None
+    return known, checkpoint
+
+
 def _streams(starting_offsets: Mapping[str, int]) -> list[str]:
     """The sources of a lineage that an earlier version began: it had one for all inputs."""
     return sorted({str(SystemStreamPartition.parse(ssp).system_stream) for ssp in starting_offsets})

@@ -214,10 +214,7 @@ class PipelineRun:
 
             query.on_look = look
             try:
-                written = self._settings.task.written_as
-                self.on_outputs(
-                    [str(written(stream)) for stream in built.streams.values() if stream is not None]
-                )
+                self.on_outputs(list(map(str, sinks.streams)))
                 ended = self._run_query(query, lineage, frame)
                 sinks.confirm()
                 return ended

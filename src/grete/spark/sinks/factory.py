@@ -66,9 +66,12 @@ class Sinks:
         outputs = {name: None if stream is None else written(stream) for name, stream in outputs.items()}
         self._held = ExitStack()
         self.stamps: OutputStamps | None = None
-        streams = [stream for stream in outputs.values() if stream is not None]
+        self.streams = [stream for stream in outputs.values() if stream is not None]
+        """The streams that are written, by the names that they have there."""
         with_topics = {
-            one.system for one in streams if self._settings.system(one.system).capabilities.spark_connector
+            one.system
+            for one in self.streams
+            if self._settings.system(one.system).capabilities.spark_connector
         }
         self._deliveries = {system: self._delivery(system) for system in sorted(with_topics)}
         if with_topics:
@@ -78,7 +81,7 @@ class Sinks:
         self._transactions: KafkaTransactions | None = None
         if PipelineDelivery.TRANSACTIONS in self._deliveries.values():
             self._transactions = self._opened(
-                [one.stream for one in streams if one.system == started.system_name]
+                [one.stream for one in self.streams if one.system == started.system_name]
             )
             self.target = replace(started.target, store=self._transactions)
         self.by_name: dict[str, Sink] = {}
