@@ -108,11 +108,13 @@ services: $(STAMP) ## what tests need besides Python and Java; where there is Go
 nightly: lint services ## every test, campaigns in their long form
 	SERVICES="kube_apiserver object_stores otel_collector helm grafana_schema dockerfile_lint kerberos newer_clients debian compose" bash scripts/services.sh
 	bash scripts/site.sh
-	GRETE_NIGHTLY=1 $(HARNESS) --workers 2 -q -m "not alone"
+	GRETE_NIGHTLY=1 $(HARNESS) -q -m "not alone"
 	GRETE_NIGHTLY=1 $(HARNESS) --workers 1 -q -m alone
 	$(MAKE) --no-print-directory clock
 
-weekly: nightly test-loaded spark-versions versions ## what nightly does, tests on a busy machine, other versions of Python and Spark
+weekly: nightly test-loaded spark-versions versions ## what nightly does, tests on a busy machine, other versions of Python and Spark, 40,000 seeds
+	$(MAKE) --no-print-directory simulate SEEDS=20000 SEED=3001
+	$(MAKE) --no-print-directory simulate SEEDS=20000 SEED=3001 ARGS="--embedded --frequent"
 
 clock: services ## jobs while the machine's clock jumps an hour back and forth: sets it, so needs root and nothing beside
 	GRETE_SET_CLOCK=1 $(HARNESS) --workers 1 -q -s tests/fault/test_clock.py

@@ -56,7 +56,7 @@ class FailOver:
     def test_beside_busy_processes_a_leader_that_lives_is_not_succeeded(
         self, address: str | None, tmp_path: Path
     ) -> None:
-        self.check_calm(120, address, tmp_path)
+        self.check_calm(60, address, tmp_path)
 
     def check_calm(self, seconds: int, address: str | None, folder: Path) -> None:
         outcome = self.run(["--calm-s", str(seconds), "--burn"], address, folder, seconds + 120)

@@ -3,7 +3,7 @@
 Many kills share one job's life, since a start of Spark costs more than all the rest. A StreamTask job on Spark meets
 the points that lie in the room of the engine and those of an executor, one without Spark all others, since their code
 is the same. A DataFrame pipeline meets those of lineages, and others where it goes another way. `make nightly` leaves
-nothing out: jobs of both kinds meet every point of the driver twice, those of a commit at three passes, all on Spark.
+nothing out: jobs of both kinds meet every point of the driver, those of a commit at two passes, all on Spark.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ AT_A_START = [name for name in points("container", "log", "file") if name not in
 
 
 def every_driver_point(names: Iterable[str] = DRIVER) -> list[tuple[str, int]]:
-    """Twice what happens once a start, three times what happens at every commit."""
+    """Once what happens once a start, twice what happens at every commit."""
     every_batch = [name for name in names if name not in AT_A_START]
-    return passes(AT_A_START, 1, 1) + passes(every_batch, 1, 2, 3)
+    return passes(AT_A_START, 1) + passes(every_batch, 1, 2)
 
 
 RETRY_FOR_EVER = {"cluster-manager.container.retry.count": "-1"}
@@ -105,7 +105,7 @@ def test_killed_at_every_point_of_the_driver_every_record_is_counted_once(
     counter_job: Any, tmp_path: Path, spark: bool
 ) -> None:
     in_ci = passes(WITH_SPARK if spark else WITHOUT_SPARK, 1)
-    # shares report 20 times a second at most, and the last process has to be met by a third report
+    # shares report 20 times a second at most, and the last process has to be met by a second report
     records = 4 * RECORDS if NIGHTLY else RECORDS
     counter_job.fill(records)
     counter_job.configure(SMALL_BATCHES)

@@ -15,7 +15,7 @@ from grete_workbench.simulator.__main__ import main
 from grete_workbench.simulator.plants import NoPlants, load_plants
 from grete_workbench.simulator.run import simulate, simulate_many
 
-SEEDS = 20_000 if os.environ.get("GRETE_NIGHTLY") == "1" else 240
+SEEDS = 3_000 if os.environ.get("GRETE_NIGHTLY") == "1" else 240
 BLOCKS = 20
 ROOT = Path(__file__).parents[2]
 PLANTS = load_plants(ROOT)
