@@ -34,7 +34,7 @@ class Counts(grete.DataFramePipeline):
         [lines] = inputs.values()
         counts = lines.groupBy(F.col("key").cast("string").alias("name")).agg(F.count(F.lit(1)).alias("count"))
         counts = counts.withColumn("key", F.col("name"))
-        return {"SYSTEM.out": counts, "files": counts, "table": counts}
+        return {"SYSTEM.out": counts, "files": counts, "table": counts, "last": counts.drop("key")}
 """
 PROPERTIES = """
 job.name={job}
@@ -49,6 +49,9 @@ outputs.files.format=json
 outputs.files.path={path}/files
 outputs.table.format=delta
 outputs.table.path={path}/table
+outputs.last.format=delta
+outputs.last.path={path}/last
+outputs.last.keys=name
 spark.master=local[2]
 spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 """
@@ -148,9 +151,22 @@ def test_a_clone_is_compared_with_its_original_and_takes_over_where_both_stand(
     found = json.loads(job.of_home("job", "promote", *both, "-o", "json", **point).stdout)
     assert list((tmp_path / "once").iterdir()), "it was killed with the batch planned, and went on"
     assert (found["equal"], sum(found["offsets"].values())) == (True, 300)
+    check_tables(json.loads(job.of_home("job", "compare", *both, "--tables", "-o", "json", code=1).stdout))
     assert json.loads(job.of_home("job", "promote", *both, "--execute", "-o", "json").stdout)["promoted"]
     job.of_home("run", "--quiet", "--config", str(clone), "--until-drained")
     check(streams, spark, tmp_path, 360)
+
+
+def check_tables(found: Mapping[str, Any]) -> None:
+    """The last rows are the same. The clone has skipped counts between two batches of its original."""
+    by_name = {Path(one["output"]).name: one for one in found["outputs"]}
+    assert (by_name["last"]["same"], by_name["last"]["differ"]) == (KEYS, 0)
+    assert by_name["last"]["sums"]["count"] == [300, 300]
+    for name in ("files", "table"):
+        own = by_name[name]
+        assert own["missing"] == own["records"] - own["same"] > 0
+        assert own["more"] == own["clone_records"] - own["same"]
+    assert not found["equal"]
 
 
 def check(streams: Any, spark: SparkSession, folder: Path, records: int) -> None:

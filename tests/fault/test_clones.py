@@ -22,7 +22,8 @@ from grete.errors import JobError, JobNotFound
 from grete.metadata.job_index import jobs
 from grete.model.ids import JobId
 from grete.operations import open_job
-from grete.operations.clones import compare, swap
+from grete.operations.clones import swap
+from grete.operations.comparison import compare_streams
 from grete.operations.meeting import bring_together
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually, patient
@@ -91,7 +92,7 @@ def test_a_clone_goes_on_where_its_original_stood_and_no_record_is_lost_or_doubl
         met = bring_together([job.id, clone], until_drained)
         assert 300 < sum(met.at.values()) < 600, "no further than it has to be"
         with open_job(job.id) as original, open_job(clone) as other:
-            [found] = compare(original, other)
+            [found] = compare_streams(original, other)
             assert found.is_equal
             assert found.records == found.other_records == sum(met.at.values())
         swap(job.id, clone)
@@ -133,7 +134,7 @@ def test_on_kafka_a_clone_begins_with_the_offsets_and_stores_of_its_original(
             process = sparkless(*one, "--until-drained")
             assert process.wait(patient(100)) == 0, process.communicate()[1]
         with open_job(job.id) as original, open_job(JobId(name)) as other:
-            [found] = compare(original, other)
+            [found] = compare_streams(original, other)
         assert (found.records, found.other_records, found.is_equal) == (100, 100, True)
         job.assert_each_counted_once()
 
@@ -191,5 +192,5 @@ def test_a_clone_begins_at_a_time(
         process = sparkless("--config", str(file), "--until-drained")
         assert process.wait(patient(100)) == 0, process.communicate()[1]
         with open_job(job.id) as original, open_job(JobId(name)) as other:
-            [found] = compare(original, other)
+            [found] = compare_streams(original, other)
         assert (found.records, found.other_records) == (100, 40)

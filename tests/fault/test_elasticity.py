@@ -18,7 +18,8 @@ from grete.errors import JobError
 from grete.failpoints import POINTS
 from grete.model.ids import JobId
 from grete.operations import open_job
-from grete.operations.clones import compare, swap
+from grete.operations.clones import swap
+from grete.operations.comparison import compare_streams
 from grete.operations.elasticity import set_elasticity
 from grete.operations.meeting import bring_together, meeting
 from grete.testing.kafka_broker import KafkaCluster
@@ -213,7 +214,7 @@ def test_a_second_version_with_more_tasks_takes_the_place_of_a_stateful_job(
         job.send(200)
         bring_together([job.id, clone], until_drained)
         with open_job(job.id) as original, open_job(clone) as other:
-            [found] = compare(original, other)
+            [found] = compare_streams(original, other)
             assert found.is_equal
             assert {len(task.split()) for task in other.assignments()} == {3}
         swap(job.id, clone)

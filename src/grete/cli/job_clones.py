@@ -14,16 +14,16 @@ from grete.cli.options import (
     argument,
     opened_job,
     say_that_spark_is_asked,
+    warn,
 )
 from grete.cli.output import print_json, print_table
 from grete.errors import ConfigError, JobError
 from grete.model.ids import JobId
 
 if TYPE_CHECKING:
+    from grete.model.comparison import Compared
     from grete.model.startpoint import Startpoint
-    from grete.operations.clones import Compared
 
-_EXAMPLES = 5
 _CHECKPOINT = "checkpoint"
 _DEFAULTS = ("oldest", "upcoming")
 
@@ -49,7 +49,8 @@ def declare(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     clone.add_argument("--to-file", required=True, metavar="FILE", help="where its configuration is written")
     clone.set_defaults(run=_clone)
     compare = actions.add_parser(
-        "compare", help="outputs of a job and its clone, by the last value of each key"
+        "compare",
+        help="outputs of a job and its clone: streams by the last value of each key, tables by their rows",
     )
     _add_both(compare)
     compare.set_defaults(run=_compare)
@@ -67,6 +68,11 @@ def _add_both(parser: argparse.ArgumentParser) -> None:
     kind = argument(JobId.parse)
     parser.add_argument("--job", required=True, type=kind, metavar="NAME[:ID]", help="the clone")
     parser.add_argument("--over", required=True, type=kind, metavar="NAME[:ID]", help="its original")
+    parser.add_argument(
+        "--tables",
+        action="store_true",
+        help="compare folders and tables of a pipeline as well, where Spark is",
+    )
     add_common_options(parser)
 
 
@@ -142,10 +148,20 @@ def _promote(options: argparse.Namespace) -> int:
 
 def _compared(options: argparse.Namespace) -> list[Compared]:
     from grete.operations import open_job
-    from grete.operations.clones import compare
+    from grete.operations.comparison import compare_streams, compare_tables
 
     with open_job(options.over) as original, open_job(options.job) as clone:
-        return list(compare(original, clone))
+        found = list(compare_streams(original, clone))
+        own, other = original.settings.outputs, clone.settings.outputs
+        both = ", ".join(one.place for name, one in own.items() if name in other)
+        if options.tables:
+            say_that_spark_is_asked(both)
+            found += compare_tables(original, clone)
+        elif both:
+            warn(f"not compared: {both}. With --tables they are, by Spark")
+        if alone := sorted(own.keys() ^ other.keys()):
+            warn(f"not compared, since only one of both has it: {', '.join(alone)}")
+    return found
 
 
 def run_until_drained(job: JobId) -> None:
@@ -170,16 +186,18 @@ def _document(options: argparse.Namespace, found: list[Compared]) -> dict[str, o
         "equal": all(one.is_equal for one in found),
         "outputs": [
             {
-                "stream": one.stream,
-                "clone_stream": one.other,
+                "output": one.output,
+                "clone_output": one.other,
                 "records": one.records,
                 "clone_records": one.other_records,
                 "same": one.same,
-                "differ": len(one.differ),
-                "missing": len(one.missing),
-                "more": len(one.more),
+                "differ": one.differ,
+                "missing": one.missing,
+                "more": one.more,
                 "sums": one.sums,
-                "examples": _examples(one),
+                "examples": one.examples,
+                "columns": one.only_own,
+                "clone_columns": one.only_other,
             }
             for one in found
         ],
@@ -188,20 +206,18 @@ def _document(options: argparse.Namespace, found: list[Compared]) -> dict[str, o
 
 def _print(found: list[Compared]) -> None:
     if not found:
-        print(
-            "Nothing was compared: task.outputs names no streams. Compare tables and files by a query of your own."
-        )
+        print("nothing was compared")
         return
     rows = [
         (
-            one.stream,
+            one.output,
             one.other,
             f"{one.records}, {one.other_records}",
             one.same,
-            len(one.differ),
-            len(one.missing),
-            len(one.more),
-            ", ".join(_examples(one)),
+            one.differ,
+            one.missing,
+            one.more,
+            ", ".join(one.examples),
         )
         for one in found
     ]
@@ -209,8 +225,7 @@ def _print(found: list[Compared]) -> None:
     for one in found:
         for name, (own, other) in one.sums.items():
             if own != other:
-                print(f"{one.stream}: the sum of {name} is {own}, the clone's {other}")
-
-
-def _examples(one: Compared) -> list[str]:
-    return [*one.differ, *one.missing, *one.more][:_EXAMPLES]
+                print(f"{one.output}: the sum of {name} is {own}, the clone's {other}")
+        for place, names in ((one.output, one.only_own), (one.other, one.only_other)):
+            if names:
+                print(f"only {place} has column {', '.join(names)}, which was not compared")

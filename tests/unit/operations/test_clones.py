@@ -29,7 +29,8 @@ from grete.model.startpoint import Startpoint, StartpointKind
 from grete.model.streams import StreamSpec
 from grete.operations import clones, open_job
 from grete.operations.clone_start import begin_at
-from grete.operations.clones import compare, swap
+from grete.operations.clones import swap
+from grete.operations.comparison import compare_streams
 from grete.operations.configuration import set_config
 from grete.operations.job_status import standing_row
 from grete.operations.meeting import bring_together, meeting
@@ -193,10 +194,11 @@ def test_the_last_value_of_each_key_is_compared(pair: Pair) -> None:
     pair.write("out", ann="2")
     pair.write("out-orders-2", ann="2", bob="9", dan="1")
     with open_job(pair.original) as original, open_job(pair.clone) as clone:
-        [found] = compare(original, clone)
-    assert (found.stream, found.other) == ("local.out", "local.out-orders-2")
+        [found] = compare_streams(original, clone)
+    assert (found.output, found.other) == ("local.out", "local.out-orders-2")
     assert (found.records, found.other_records, found.same) == (4, 3, 1)
-    assert (found.differ, found.missing, found.more) == (["bob"], ["cyd"], ["dan"])
+    assert (found.differ, found.missing, found.more) == (1, 1, 1)
+    assert found.examples == ["bob", "cyd", "dan"]
     assert not found.is_equal
 
 
@@ -211,7 +213,7 @@ def test_numbers_of_last_values_are_summed_in_whatever_order_they_come(pair: Pai
     pair.write("out", **{f"k{place}": value for place, value in enumerate(values)})
     pair.write("out-orders-2", **{f"k{place}": values[-1 - place] for place in range(5)}, more='{"qty": 4}')
     with open_job(pair.original) as original, open_job(pair.clone) as clone:
-        [found] = compare(original, clone)
+        [found] = compare_streams(original, clone)
     assert found.sums == {"eur": (0.6, 0.6), "n": (3, 3), "qty": (0, 4), "value": (7, 7)}
 
 

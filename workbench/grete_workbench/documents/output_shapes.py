@@ -24,21 +24,25 @@ _CHANGES = [
 _COMPARED: Mapping[str, Any] = {
     "job": "text: the clone",
     "original": "text",
-    "equal": "truth: whether the last values of all keys are the same",
+    "equal": "truth: whether all that was compared is the same",
     "outputs": [
         {
-            "stream": "text",
-            "clone_stream": "text",
-            "records": "integer",
+            "output": "text: a stream; with `--tables` also a folder or a table",
+            "clone_output": "text",
+            "records": "integer: or rows",
             "clone_records": "integer",
-            "same": "integer: keys with the same last value",
+            "same": "integer: keys with the same last value; rows, of a table without `outputs.NAME.keys`",
             "differ": "integer",
-            "missing": "integer: keys that the clone has not",
-            "more": "integer: keys that it alone has",
+            "missing": "integer: keys or rows that the clone has not",
+            "more": "integer: keys or rows that it alone has",
             "sums": {
-                "*": ["number: of a number in the last values that are JSON; the original's and the clone's"]
+                "*": [
+                    "number: of one in last values that are JSON, or of a column; the original's and the clone's"
+                ]
             },
-            "examples": ["text: keys"],
+            "examples": ["text: keys or rows that are not the same"],
+            "columns": ["text: of a table; those that the clone has not, and that were not compared"],
+            "clone_columns": ["text: those that it alone has"],
         }
     ],
 }

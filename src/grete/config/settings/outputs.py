@@ -26,12 +26,12 @@ class OutputSettings(NamedSection):
 
     path = OptionalSetting(keys.OUTPUT_PATH)
     table = OptionalSetting(keys.OUTPUT_TABLE)
-    driver = OptionalSetting(keys.OUTPUT_DRIVER)
     user = OptionalSetting(keys.OUTPUT_USER)
     partition_by = Setting(keys.OUTPUT_PARTITION_BY)
     key_columns = Setting(keys.OUTPUT_KEYS)
     order_by = OptionalSetting(keys.OUTPUT_ORDER_BY)
     deleted_column = OptionalSetting(keys.OUTPUT_DELETED_COLUMN)
+    _driver = OptionalSetting(keys.OUTPUT_DRIVER)
     _format = OptionalSetting(keys.OUTPUT_FORMAT)
     _url = OptionalSetting(keys.OUTPUT_URL)
     _password = OptionalSetting(keys.OUTPUT_PASSWORD)
@@ -105,6 +105,21 @@ class OutputSettings(NamedSection):
             ConfigError: a reference refers to nothing.
         """
         return None if self._password is None else resolve_secrets(self._password)
+
+    @property
+    def driver(self) -> str:
+        """The class of Java's driver; empty where Spark finds it by the URL."""
+        return self._driver or ("org.postgresql.Driver" if self.is_postgresql else "")
+
+    @property
+    def connection(self) -> dict[str, str]:
+        """The options by which Spark's `jdbc` reaches the database, references resolved. Not to be shown.
+
+        Raises:
+            ConfigError: see `url` and `password`.
+        """
+        found = {"url": self.url, "user": self.user, "password": self.password, "driver": self.driver}
+        return {name: value for name, value in found.items() if value}
 
     @property
     def options(self) -> dict[str, str]:

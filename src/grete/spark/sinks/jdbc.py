@@ -34,7 +34,6 @@ _READ = "SELECT epoch, batch FROM grete_commits WHERE sink = ?"
 _RAISE = "UPDATE grete_commits SET epoch = ? WHERE sink = ? AND epoch <= ?"
 _FIRST = "INSERT INTO grete_commits (sink, epoch, batch) VALUES (?, ?, '')"
 _NOTE = "UPDATE grete_commits SET batch = ? WHERE sink = ? AND epoch = ?"
-_POSTGRESQL_DRIVER = "org.postgresql.Driver"
 _MAY_PASS = ("08", "53", "57")
 """Classes of SQLSTATE: no connection, no resources, the server is being stopped or started."""
 
@@ -58,7 +57,6 @@ class JdbcSink:
         self._upsert = Upsert.of(settings)
         self._table = settings.target_table
         self._staging = _beside(self._table, f"_grete_{zlib.crc32(app.encode()):08x}")
-        self._driver = settings.driver or (_POSTGRESQL_DRIVER if settings.is_postgresql else "")
         self._last: str | None = None
 
     def write(self, rows: DataFrame, batch: Batch) -> Sequence[SegmentWrite]:
@@ -113,14 +111,7 @@ class JdbcSink:
     def _stage(self, rows: DataFrame) -> None:
         settings = self._settings
         writer = rows.write.format("jdbc").mode("overwrite").options(**settings.options)
-        writer = writer.option("url", settings.url).option("dbtable", self._staging)
-        for name, value in (
-            ("user", settings.user),
-            ("password", settings.password),
-            ("driver", self._driver),
-        ):
-            if value:
-                writer = writer.option(name, value)
+        writer = writer.options(**settings.connection).option("dbtable", self._staging)
         try:
             writer.save()
         except Py4JJavaError as error:
@@ -177,8 +168,8 @@ class JdbcSink:
 
     def _connect(self) -> Any:
         jvm, properties = self._jvm, self._jvm.java.util.Properties()
-        if self._driver:
-            jvm.org.apache.spark.sql.execution.datasources.jdbc.DriverRegistry.register(self._driver)
+        if driver := self._settings.driver:
+            jvm.org.apache.spark.sql.execution.datasources.jdbc.DriverRegistry.register(driver)
         for name, value in (("user", self._settings.user), ("password", self._settings.password)):
             if value:
                 properties.setProperty(name, value)
