@@ -118,6 +118,18 @@ def test_a_full_disk_is_an_error_and_everything_before_is_there(tmp_path: Path) 
     open_log(path).append([Entry(b"more", b"room")])
 
 
+def test_a_disk_that_is_full_where_the_log_is_opened_is_one_that_may_have_room_later(tmp_path: Path) -> None:
+    """SQLite makes the index of its write-ahead log then, and calls that an I/O error."""
+    path = tmp_path / "log.db"
+    assert writer(path, 0, 6).communicate(timeout=patient(120))[0].split() == list("012345")
+    inject = "inject=pwrite64:error=ENOSPC:when=1+"
+    process = writer(path, 6, 6, "strace", "-f", "-o", "/dev/null", "-e", "trace=pwrite64", "-e", inject)
+    _, errors = process.communicate(timeout=patient(120))
+    assert "StorageFull" in errors, errors
+    assert "(open)" in errors
+    assert numbers(path) == list(range(6))
+
+
 URGENT = """
 import sys
 from pathlib import Path

@@ -288,7 +288,7 @@ class SqliteFile:
             ours = translated(error, self.path, what)
             if ours is None:
                 raise
-            if isinstance(error, apsw.IOError):
+            if isinstance(error, apsw.IOError) and not isinstance(ours, StorageFull):
                 self._end(f"I/O error: {error}", keep_wal=True)
             raise ours from error
 

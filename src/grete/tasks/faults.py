@@ -6,6 +6,7 @@ import apsw
 
 from grete.application.calls import is_machines_error
 from grete.errors import LogError, StorageFull
+from grete.sqlite_file.errors import is_disk_full
 from grete.tasks.stores.damage import DamagedStore
 
 
@@ -20,6 +21,6 @@ FILE_ERRORS = (apsw.Error, OSError, DamagedStore)
 
 def file_error(what: str, error: BaseException) -> LogError:
     """One of `FILE_ERRORS` as an error of ours."""
-    if isinstance(error, apsw.FullError):
+    if is_disk_full(error):
         return StorageFull(f"{what}: the disk is full")
     return LogError(f"{what}: {error!r}")
