@@ -46,7 +46,7 @@ demo-kafka: $(STAMP) ## the same on a Kafka broker that it starts
 	SERVICES="kafka_jars spark_kafka_jars" bash scripts/services.sh
 	$(BIN)/python examples/flights/demo.py --kafka
 
-MADE := configuration.md=grete.config.document commands.md=grete_workbench.documents.commands http.md=grete_workbench.documents.http json-output.md=grete_workbench.documents.outputs
+MADE := configuration.md=grete_workbench.documents.settings commands.md=grete_workbench.documents.commands http.md=grete_workbench.documents.http json-output.md=grete_workbench.documents.outputs
 lint: $(STAMP) ## ruff, mypy, import-linter, the lock, known vulnerabilities, docs that are made from code
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)

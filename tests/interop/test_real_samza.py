@@ -25,7 +25,6 @@ from grete.keyed_log.kafka_writer import Append
 from grete.metadata.assignments import ChangelogMapping, TaskAssignments
 from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
 from grete.metadata.locality import LocalityManager
-from grete.metadata.startpoints import StartpointManager
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.job import TaskMode
 from grete.model.messages import SET_TASK_CONTAINER, SET_TASK_MODE, SET_TASK_PARTITION
@@ -34,6 +33,7 @@ from grete.model.startpoint import Startpoint, StartpointKind
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import patient
 from grete_workbench.real_samza import GROUPER, run_samza, samza_config
+from grete_workbench.samza.startpoint_manager import StartpointManager
 
 SSPS = [SystemStreamPartition("kafka", "page-views", number) for number in range(2)]
 TASKS = [TaskName("Partition 0"), TaskName("Partition 1")]

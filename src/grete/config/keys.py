@@ -1,6 +1,6 @@
 """The table of configuration keys and the look-up in it.
 
-`docs/configuration.md` is made from this table by `python -m grete.config.document`.
+`docs/configuration.md` is made from this table by `python -m grete_workbench.documents.settings`.
 """
 
 from __future__ import annotations

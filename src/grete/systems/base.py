@@ -9,7 +9,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from grete.api import Serde
 from grete.clock import Clock
@@ -24,9 +23,6 @@ from grete.systems.commit_group import TransactionalStore
 from grete.systems.inputs import Inputs, LookedFor, ReadableSystem
 from grete.systems.partitioner import Partitioner, partition_of
 from grete.systems.transactions import Transactions
-
-if TYPE_CHECKING:
-    pass
 
 Change = tuple[bytes, bytes | None]
 """Key and value of a changelog record; None deletes."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from grete.config.document import document
 from grete.config.java_regex import compile_java
 from grete.config.java_values import double_text, parse_double
 from grete.config.key_tables import coordinator, job, task
@@ -13,6 +12,7 @@ from grete.config.settings.streams import StreamSettings
 from grete.config.values import required_value_of, value_of
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
+from grete_workbench.documents.settings import document
 from grete_workbench.vectors.map_config import MapConfig
 
 STREAM = SystemStream("k", "in")
@@ -226,4 +226,6 @@ def test_a_coordinator_environment_that_no_process_could_start_with_is_refused()
 
 def test_the_document_of_all_keys_is_current(request: pytest.FixtureRequest) -> None:
     committed = (request.config.rootpath / "docs" / "configuration.md").read_text(encoding="utf-8")
-    assert committed == document(), "run: python -m grete.config.document > docs/configuration.md"
+    assert committed == document(), (
+        "run: python -m grete_workbench.documents.settings > docs/configuration.md"
+    )

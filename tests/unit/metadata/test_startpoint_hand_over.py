@@ -11,7 +11,6 @@ from grete.errors import Fenced, LogError
 from grete.keyed_log.base import Entry, Fence
 from grete.keyed_log.memory import MemoryKeyedLog
 from grete.metadata.coordinator_stream import CoordinatorStream
-from grete.metadata.namespaced_store import NamespacedStore
 from grete.metadata.startpoint_hand_over import DELIVERED_FOR_S, AppliedTimes, StartpointHandOver
 from grete.metadata.startpoint_state import read_state_requests, state_entry
 from grete.metadata.startpoints import (
@@ -26,6 +25,7 @@ from grete.model.ids import SystemStreamPartition, TaskName
 from grete.model.startpoint import Startpoint, StartpointKind, StateChoice, StateRequest
 from grete.testing.clock import ManualClock
 from grete.wire.coordinator_message import encode_key
+from grete_workbench.samza.namespaced_store import NamespacedStore
 
 A, B = SystemStreamPartition("local", "in", 0), SystemStreamPartition("local", "in", 1)
 T0, T1 = TaskName("Partition 0"), TaskName("Partition 1")

@@ -10,10 +10,10 @@ from grete.clock import SystemClock
 from grete.errors import WireError
 from grete.keyed_log.base import Record
 from grete.keyed_log.memory import MemoryKeyedLog
-from grete.metadata.startpoints import StartpointManager
 from grete.model.ids import SystemStreamPartition, TaskName, ssp_label
 from grete.model.startpoint import Startpoint, StartpointKind
 from grete.wire import checkpoint_json, startpoint_json
+from grete_workbench.samza.startpoint_manager import StartpointManager
 from grete_workbench.vectors.hash_cases import ssp_of, ssp_parts
 from grete_workbench.vectors.registry import Case, Difference, checker, has_op, java_utf8, result_of, same
 

@@ -18,8 +18,9 @@ from grete.model.ids import ContainerId, SystemStreamPartition, TaskName, ssp_la
 from grete.model.job import ContainerModel, JobModel, TaskMode, TaskModel
 from grete.model.messages import MessageOrigin
 from grete.model.metadata import JobCoordinatorMetadata
-from grete.wire import coordinator_message, java_json, job_coordinator_metadata, job_model_json, store_value
+from grete.wire import coordinator_message, java_json, job_coordinator_metadata, job_model_json
 from grete.wire.java_hash import JavaHashMap
+from grete_workbench.samza import store_value
 from grete_workbench.vectors.hash_cases import ssp_of, ssp_parts
 from grete_workbench.vectors.registry import Case, Difference, checker, has_op, java_utf8, result_of, same
 

@@ -13,9 +13,7 @@ from grete.keyed_log.memory import MemoryKeyedLog
 from grete.metadata.assignments import ChangelogMapping, TaskAssignments
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.locality import LocalityManager
-from grete.metadata.samza_bootstrap import bootstrap
 from grete.model.ids import ContainerId, TaskName
-from grete.model.locality import ProcessorLocality
 from grete.model.messages import (
     SET_CONTAINER_HOST,
     SET_EXECUTION_ENV_CONTAINER,
@@ -25,8 +23,11 @@ from grete.model.messages import (
     SET_TASK_PARTITION,
     MessageOrigin,
 )
-from grete.wire import java_json, job_coordinator_metadata, job_model_json, locality_json, store_value
+from grete.wire import java_json, job_coordinator_metadata, job_model_json
 from grete.wire.coordinator_message import decode, encode_key, encode_value
+from grete_workbench.samza import locality_json, store_value
+from grete_workbench.samza.bootstrap import bootstrap
+from grete_workbench.samza.locality_json import ProcessorLocality
 from grete_workbench.vectors.hash_cases import ssp_of, ssp_parts
 from grete_workbench.vectors.registry import (
     Case,

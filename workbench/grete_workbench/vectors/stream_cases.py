@@ -10,12 +10,13 @@ from grete.clock import SystemClock
 from grete.keyed_log.base import Entry
 from grete.keyed_log.memory import MemoryKeyedLog
 from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
-from grete.metadata.namespaced_store import NamespacedStore
-from grete.metadata.samza_bootstrap import bootstrap, of_type
 from grete.model.ids import JobId
 from grete.model.messages import CoordinatorMessage, MessageOrigin
 from grete.wire import coordinator_message as codec
-from grete.wire import java_json, store_key, store_value
+from grete.wire import java_json
+from grete_workbench.samza import store_key, store_value
+from grete_workbench.samza.bootstrap import bootstrap, of_type
+from grete_workbench.samza.namespaced_store import NamespacedStore
 from grete_workbench.vectors.registry import (
     Case,
     Difference,

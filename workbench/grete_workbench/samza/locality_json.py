@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from grete.errors import WireError
-from grete.model.locality import ProcessorLocality
 from grete.wire import jackson_bytes, java_json
 
 _FIELDS = ("id", "host", "jmx-url", "jmx-tunneling-url")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorLocality:
+    """A processor's host, and the two JMX URLs that Samza keeps beside it; None where a writer left it out."""
+
+    id: str | None
+    host: str | None
+    jmx_url: str | None = ""
+    jmx_tunneling_url: str | None = ""
 
 
 def document(locality: ProcessorLocality) -> dict[str, str | None]:

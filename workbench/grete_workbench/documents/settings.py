@@ -1,4 +1,4 @@
-"""`python -m grete.config.document` prints docs/configuration.md from the table of keys."""
+"""`python -m grete_workbench.documents.settings` prints docs/configuration.md from the table of keys."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from grete.config.keys import SUBJECTS
 _HEAD = """\
 # Configuration
 
-<!-- Made by `python -m grete.config.document`; change the table in src/grete/config/key_tables, not this file. -->
+<!-- Made by `python -m grete_workbench.documents.settings`; change src/grete/config/key_tables, not this file. -->
 
 A configuration is a flat mapping of names to strings. `grete run --config FILE` reads `.properties`, YAML and TOML;
 nested names are joined with dots. Later files win over earlier ones, `--set KEY=VALUE` over files. The whole of it is
