@@ -8,13 +8,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.fault.job_on_kafka import COPYING, job_on
+from tests.fault.job_on_kafka import COPYING, KEYS, job_on
 from tests.support.counter_job import COUNTER, COUNTER_PROPERTIES, CounterJob, make_job
+from tests.support.topic_records import topic_records
 
 from grete.cli.main import main
 from grete.config.load import load_file
@@ -125,7 +127,6 @@ def test_on_kafka_a_clone_begins_with_the_offsets_and_stores_of_its_original(
         job.await_counted()
         file, name = tmp_path / "clone.properties", f"{job.id.name}-2"
         words = ["job", "clone", "--job", job.id.name, "--as", name, "--to-file", str(file)]
-        assert main([*words, "--from", "checkpoint"]) == 4, "it runs"
         job.stop()
         assert main([*words, "--from", "checkpoint"]) == 0
         assert JobId(name) in jobs(tmp_path / "home"), "it is found by its name before it has run"
@@ -137,6 +138,50 @@ def test_on_kafka_a_clone_begins_with_the_offsets_and_stores_of_its_original(
             [found] = compare_streams(original, other)
         assert (found.records, found.other_records, found.is_equal) == (100, 100, True)
         job.assert_each_counted_once()
+
+
+def test_a_job_goes_on_while_its_clone_begins_with_one_of_its_commits(
+    kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each record is counted once by both: before the commit by the job, and behind it by each."""
+    with job_on(kafka, tmp_path, monkeypatch) as job:
+        job.send(300)
+        first = job.submit()
+        job.await_counted()
+        file, name = tmp_path / "clone.properties", f"{job.id.name}-2"
+        words = ["job", "clone", "--job", job.id.name, "--as", name, "--to-file", str(file)]
+        records, is_made = 0, threading.Event()
+
+        def send() -> None:
+            nonlocal records
+            while not is_made.is_set():
+                job.send(20)
+                records += 20
+
+        sending = threading.Thread(target=send)
+        sending.start()
+        try:
+            assert main([*words, "--from", "checkpoint"]) == 0
+        finally:
+            is_made.set()
+            sending.join()
+        assert first.poll() is None, "nothing has stopped it"
+        job.await_counted()
+        job.assert_each_counted_once()
+        job.stop()
+        clone = JobId(name)
+        until_drained(clone)
+        with open_job(job.id) as original, open_job(clone) as other:
+            [found] = compare_streams(original, other)
+            with other.system("kafka") as system:
+                partitions = system.partition_count(f"{job.output}-{name}")
+        assert found.is_equal
+        assert 0 < found.other_records <= records
+        counts: dict[bytes | None, list[int]] = {}
+        for record in topic_records(kafka.bootstrap, f"{job.output}-{name}", partitions):
+            counts.setdefault(record.key, []).append(json.loads(record.value or b"")["count"])
+        total = (300 + records) // KEYS
+        assert all(found == list(range(found[0], total + 1)) for found in counts.values())
 
 
 def test_a_clone_that_was_killed_while_it_was_made_is_asked_for_again_and_goes_on_where_its_original_does(

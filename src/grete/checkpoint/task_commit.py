@@ -50,8 +50,12 @@ class TaskCommit:
     has_foreign_sources: bool = False
 
 
+Commits = Mapping[TaskName, TaskCommit]
+"""Those of a job's tasks, or of some."""
+
+
 def commit_entries(
-    commits: Mapping[TaskName, TaskCommit],
+    commits: Commits,
     *,
     grouper: str,
     write_versions: Sequence[int] = (1, 2),
@@ -75,7 +79,7 @@ def commit_entries(
     return entries
 
 
-def moved_entries(commits: Mapping[TaskName, TaskCommit], *, grouper: str) -> list[Entry]:
+def moved_entries(commits: Commits, *, grouper: str) -> list[Entry]:
     """The records of a tool that moves checkpoints. Samza's changelog marks stay with them.
 
     Without the marks the next start would take whole changelogs for the tasks' state, and they may be ahead of it.

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from grete.checkpoint.applied_startpoints import Applied, applied_entry, read_applied
 from grete.checkpoint.startpoint_offsets import resolve
-from grete.checkpoint.task_commit import TaskCommit, commit_entries
+from grete.checkpoint.task_commit import Commits, TaskCommit, commit_entries
 from grete.container.assignment import AssignedTask, Assignment
 from grete.errors import JobError
 from grete.failpoints import failpoint
@@ -28,8 +28,6 @@ from grete.tasks.commit.base import CommitTarget
 from grete.tasks.stores.rewind import Changelog
 
 _log = logging.getLogger("grete.container")
-
-Commits = Mapping[TaskName, TaskCommit]
 
 
 def applied_startpoints(system: System, checkpoint_log: str) -> dict[TaskName, Applied]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from grete.checkpoint.task_commit import Commits
 from grete.config.key_tables.job import ELASTICITY, SSP_GROUPER
 from grete.config.key_tables.task import BROADCAST
 from grete.config.settings import Settings
-from grete.coordinator.replaced_inputs import Commits, RequestedStarts
+from grete.coordinator.replaced_inputs import RequestedStarts
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.model.job import JobModel, TaskMode

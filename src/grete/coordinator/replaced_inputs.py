@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from grete.checkpoint.task_commit import TaskCommit
+from grete.checkpoint.task_commit import Commits
 from grete.config.key_tables.job import LINEAGE_STATE
 from grete.config.settings import Settings
 from grete.metadata.coordinator_stream import CoordinatorStream
@@ -23,8 +23,6 @@ from grete.metadata.startpoints import (
     startpoint_key,
 )
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
-
-Commits = Mapping[TaskName, TaskCommit]
 
 
 def replaced_inputs(

@@ -138,15 +138,19 @@ def read_request(stream: CoordinatorStream, kind: RequestKind) -> Request | None
 
 @dataclass(frozen=True, slots=True)
 class CloneOrigin:
-    """The original's name, and where each of its outputs ended when the clone began with its checkpoints."""
+    """The original's name, and where each of its outputs ended before and after its checkpoints were read with which
+    the clone began: the same, unless it ran.
+    """
 
     of: str
     ends: Ends = field(default_factory=dict)
+    ends_after: Ends = field(default_factory=dict)
 
 
 def write_origin(stream: CoordinatorStream, origin: CloneOrigin) -> None:
     """Say that the clone is made. Durable on return."""
-    stream.append([stream.entry(CLONE, CLONE, {"of": origin.of, "ends": json.dumps(origin.ends)})])
+    ends = {"ends": json.dumps(origin.ends), "ends-after": json.dumps(origin.ends_after)}
+    stream.append([stream.entry(CLONE, CLONE, {"of": origin.of, **ends})])
 
 
 def read_origin(stream: CoordinatorStream) -> CloneOrigin | None:
@@ -154,11 +158,15 @@ def read_origin(stream: CoordinatorStream) -> CloneOrigin | None:
     message = stream.messages(CLONE).get(CLONE)
     if message is None or message.values is None:
         return None
+    ends, after = (_ends(message.values.get(name, "{}")) for name in ("ends", "ends-after"))
+    return CloneOrigin(message.values.get("of", ""), ends, after)
+
+
+def _ends(text: str) -> Ends:
     try:
-        ends = {
+        return {
             str(name): {int(partition): int(end) for partition, end in found.items()}
-            for name, found in json.loads(message.values.get("ends", "{}")).items()
+            for name, found in json.loads(text).items()
         }
     except (ValueError, TypeError, AttributeError, RecursionError):
-        ends = {}  # what a clone is compared by is more then, and nothing is lost
-    return CloneOrigin(message.values.get("of", ""), ends)
+        return {}  # what a clone is compared by is more then, and nothing is lost

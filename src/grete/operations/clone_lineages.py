@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 
-from grete.checkpoint.task_commit import TaskCommit
+from grete.checkpoint.task_commit import Commits
 from grete.config.key_tables.job import LINEAGE_DIR
 from grete.errors import JobError
 from grete.failpoints import failpoint
-from grete.model.ids import ContainerId, TaskName
+from grete.model.ids import ContainerId
 from grete.operations.job_handle import JobHandle
 from grete.spark.lineage.files import current_checkpoint
 from grete.spark.lineage.location import OnAsking, open_location
 from grete.spark.lineage.without_session import open_lineages
-
-Commits = Mapping[TaskName, TaskCommit]
 
 
 def copy_pipeline(original: JobHandle, clone: JobHandle, commits: Commits, on_asking: OnAsking) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import tempfile
 import uuid
-from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from grete.checkpoint.task_commit import TaskCommit
+from grete.checkpoint.task_commit import Commits
 from grete.config.settings import Settings
 from grete.errors import JobError
 from grete.failpoints import failpoint
@@ -16,7 +16,7 @@ from grete.metadata.assignments import TaskAssignments
 from grete.metadata.history import History
 from grete.metadata.job_index import register
 from grete.metadata.job_state import CloneOrigin, Ends, read_origin, write_origin
-from grete.model.ids import JobId, TaskName
+from grete.model.ids import JobId
 from grete.model.messages import SET_CHANGELOG, SET_TASK_CONTAINER, SET_TASK_MODE, SET_TASK_PARTITION
 from grete.model.startpoint import Startpoint
 from grete.model.streams import StreamSpec
@@ -34,16 +34,24 @@ _TASKS = (SET_TASK_CONTAINER, SET_TASK_MODE, SET_TASK_PARTITION, SET_CHANGELOG)
 def begin_at_checkpoint(original: JobId, clone: Settings, on_asking: OnAsking) -> None:
     """Let the clone have the offsets of the original's last commits, and its stores, or what Spark keeps for it.
 
-    Killed in between, it can be asked for again. The entries of a task's store have to fit into memory.
+    A job of StreamTasks may go on meanwhile. Killed in between, it can be asked for again. The entries of a task's
+    store have to fit into memory.
 
     Raises:
-        HeldByOther, JobError: the original runs, or has committed nothing; or the clone has been made already; or a
-            pipeline's lineage is not where this machine reads it.
+        HeldByOther: the original is a pipeline and runs.
+        JobError: the original has committed nothing, or containers without a coordinator; or the clone has been made
+            already; or a pipeline's lineage is not where this machine reads it; or what a store had at the commit is
+            not known any more.
         GreteError: a system does not answer.
     """
     why = f"{clone.job.id.shown} begins with what {original.shown} has"
-    with open_job(original) as first, standing_still(first):
+    with open_job(original) as first, ExitStack() as stack:
+        is_running = not clone.job.is_pipeline and first.election.holder() is not None
+        if not is_running:
+            stack.enter_context(standing_still(first))
+        before = _ends(first)
         commits = first.checkpoints.read()
+        after = _ends(first) if is_running else before
         if not commits:
             raise JobError(
                 f"job {original.shown} has no checkpoints: run it first, or say where the clone begins"
@@ -61,9 +69,9 @@ def begin_at_checkpoint(original: JobId, clone: Settings, on_asking: OnAsking) -
             if clone.job.is_pipeline:
                 copy_pipeline(first, second, commits, on_asking)
             else:
-                _copy_tasks(first, second, commits, why)
+                _copy_tasks(first, second, commits, why, is_running=is_running)
             failpoint("clone.checkpoints-written")
-            write_origin(second.stream, CloneOrigin(original.shown, _ends(first)))
+            write_origin(second.stream, CloneOrigin(original.shown, before, after))
             History(second.stream).append("cloned", of=original.shown, to="checkpoint")
 
 
@@ -105,21 +113,21 @@ def _make(original: JobHandle, clone: JobHandle, settings: Settings, why: str) -
 
 
 def _copy_tasks(
-    original: JobHandle, clone: JobHandle, commits: Mapping[TaskName, TaskCommit], why: str
+    original: JobHandle, clone: JobHandle, commits: Commits, why: str, *, is_running: bool
 ) -> None:
     for store in clone.settings.store_names:
-        _copy_store(original, clone, store)
+        _copy_store(original, clone, store, commits if is_running else None)
         failpoint("clone.store-copied")
     offsets = {task: commit.offsets for task, commit in commits.items()}
     overwrite(clone, offsets, replace=True, live=False, reason=why)
 
 
-def _copy_store(original: JobHandle, clone: JobHandle, store: str) -> None:
+def _copy_store(original: JobHandle, clone: JobHandle, store: str, at: Commits | None) -> None:
     before, after = (one.settings.store(store).changelog_stream(one.job) for one in (original, clone))
     with original.system(original.settings.task.commit_system) as system:
         system.ensure_stream(StreamSpec(after, system.partition_count(before), compacted=True))
     with tempfile.TemporaryDirectory(prefix="grete-clone-") as name:
-        export_store(original, store, Path(name) / store)
+        export_store(original, store, Path(name) / store, at)
         import_store(clone, store, Path(name) / store, execute=True)
 
 

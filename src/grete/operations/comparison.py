@@ -17,25 +17,28 @@ from grete.systems.base import System
 
 _WHOLE = "value"
 """The name of a value that is a number itself."""
+Offsets = Mapping[int, int]
+_NONE: Offsets = {}
 
 
 def compare_streams(original: JobHandle, clone: JobHandle) -> Iterator[Compared]:
     """Each declared output of the original with the clone's. Holds the last value of each key in memory.
 
     Records without a key count as one key for each value. Of a clone that began with the original's checkpoints only
-    what both have written since.
+    what both have written since. Where the original ran then, what it wrote while they were read may be of before:
+    a key that it wrote only then is not missing.
     """
     before, after = original.settings, clone.settings
-    origin = _origin(original, clone)
-    ends = {} if origin is None else origin.ends
+    origin = _origin(original, clone) or CloneOrigin("")
     for stream in before.task.outputs:
         own, other = (one.task.written_as(stream) for one in (before, after))
         with original.system(stream.system) as system:
-            rows, records = _last(system, own.stream, ends.get(str(own), {}))
-            others, other_records = _last(system, other.stream, {})
+            ends = (found.get(str(own), {}) for found in (origin.ends, origin.ends_after))
+            rows, records, of_before = _last(system, own.stream, *ends)
+            others, other_records, _ = _last(system, other.stream)
         common = rows.keys() & others.keys()
         differ = [key for key in rows if key in common and rows[key] != others[key]]
-        missing = [key for key in rows if key not in common]
+        missing = [key for key in rows if key not in common and key not in of_before]
         more = [key for key in others if key not in common]
         yield Compared(
             str(own),
@@ -76,15 +79,24 @@ def _origin(original: JobHandle, clone: JobHandle) -> CloneOrigin | None:
     return origin if origin is not None and origin.of == original.job.shown else None
 
 
-def _last(system: System, stream: str, since: Mapping[int, int]) -> tuple[dict[bytes, bytes | None], int]:
+def _last(
+    system: System, stream: str, since: Offsets = _NONE, settled: Offsets = _NONE
+) -> tuple[dict[bytes, bytes | None], int, set[bytes]]:
+    """The last values, of how many records, and the keys that were written last before `settled`."""
     found: dict[bytes, bytes | None] = {}
+    before: set[bytes] = set()
     count = 0
     for partition, offsets in sorted(system.offsets(stream).items()):
         start = max(oldest_offset(system, stream, partition), since.get(partition, 0))
         for record in records_until(system, stream, partition, start, int(offsets.upcoming)):
-            found[record.value or b"" if record.key is None else record.key] = record.value
+            key = record.value or b"" if record.key is None else record.key
+            found[key] = record.value
             count += 1
-    return found, count
+            if record.offset < settled.get(partition, 0):
+                before.add(key)
+            else:
+                before.discard(key)
+    return found, count, before
 
 
 def _both(own: Mapping[str, Number], other: Mapping[str, Number]) -> dict[str, tuple[Number, Number]]:

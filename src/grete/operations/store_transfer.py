@@ -19,9 +19,10 @@ import orjson
 
 from grete.application.expiry import unstamped
 from grete.arrow import pa
+from grete.checkpoint.task_commit import Commits, TaskCommit
 from grete.clock import SystemClock
 from grete.config.settings.stores import StoreSettings
-from grete.errors import ConfigError
+from grete.errors import ConfigError, JobError
 from grete.failpoints import failpoint
 from grete.keyed_log.base import Fence
 from grete.model.ids import TaskName
@@ -34,6 +35,7 @@ from grete.systems.base import System
 from grete.systems.commit_group import CommitGroup, SegmentWrite
 from grete.systems.records import pack
 from grete.tasks.stores.file import StoreFile
+from grete.tasks.stores.rewind import Changelog
 
 _DESCRIPTION = "store.json"
 _ROWS = 50_000
@@ -73,11 +75,14 @@ class ImportedTask(NamedTuple):
     deletions: int
 
 
-def export_store(handle: JobHandle, store: str, folder: Path) -> Exported:
+def export_store(handle: JobHandle, store: str, folder: Path, at: Commits | None = None) -> Exported:
     """Write what the store has at the last commit of each task; the description comes last.
+
+    With `at` it is what the store had at these commits, of the tasks that have one.
 
     Raises:
         ConfigError: there is no such store, or something is in the folder.
+        JobError: what it had at such a commit is not known any more.
         GreteError: the changelog is not there, or its system does not answer.
         OSError: there is no room.
     """
@@ -89,7 +94,10 @@ def export_store(handle: JobHandle, store: str, folder: Path) -> Exported:
     tasks = []
     with handle.system(handle.settings.task.commit_system) as system:
         for task, number in sorted(handle.changelogs().items()):
-            with store_content(system, own, handle, number) as content:
+            if at is not None and task not in at:
+                continue
+            end = None if at is None else _position(at[task], store, task)
+            with store_content(system, own, handle, number, end) as content:
                 file = folder / f"partition-{number}.arrow"
                 entries = _write(file, content, now_ms if own.ttl_ms is not None else None)
             tasks.append(ExportedTask(task, file.name, entries, _digest(file)))
@@ -153,16 +161,37 @@ def replace_content(
 
 
 @contextmanager
-def store_content(system: System, own: StoreSettings, handle: JobHandle, number: int) -> Iterator[StoreFile]:
-    """The store of a task at its last commit, restored into a file of its own, which is removed."""
+def store_content(
+    system: System, own: StoreSettings, handle: JobHandle, number: int, end: int | None = None
+) -> Iterator[StoreFile]:
+    """The store of a task at its last commit, restored into a file of its own, which is removed.
+
+    With `end` it is the state at that position of its changelog, while the job goes on.
+
+    Raises:
+        JobError: compaction has removed some of that state since.
+    """
     stream = own.changelog_stream(handle.job)
-    end = int(system.offsets(stream)[number].upcoming)
+    position = int(system.offsets(stream)[number].upcoming) if end is None else end
     with (
         tempfile.TemporaryDirectory(prefix="grete-store-") as name,
         closing(StoreFile(Path(name) / "store.db", stream, ttl_ms=own.ttl_ms)) as file,
     ):
-        file.follow(system, stream, number, end)
+        file.follow(system, stream, number, position)
+        if end is not None:  # asked for afterwards: it goes on compacting meanwhile
+            Changelog(system, stream, number, own.ttl_ms is not None).check_whole(end)
         yield file
+
+
+def _position(commit: TaskCommit, store: str, task: TaskName) -> int:
+    """Where its changelog stood."""
+    try:
+        return commit.store_positions[store]
+    except KeyError:
+        raise JobError(
+            f"the last checkpoint of task {task} does not say where its store {store} stood, as one that a tool has "
+            f"written: let the job commit once more, or stop it first"
+        ) from None
 
 
 def _write(path: Path, content: StoreFile, stamped_at_ms: int | None) -> int:

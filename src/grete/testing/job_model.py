@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
+from grete.checkpoint.task_commit import Commits
 from grete.clock import Clock
 from grete.config.settings import Settings
 from grete.container.assignment import AssignedTask, Assignment
 from grete.coordinator.assignment_records import assignment_records
 from grete.coordinator.job_model import Remembered, calculate
 from grete.coordinator.renamed_tasks import renamed_tasks
-from grete.coordinator.replaced_inputs import Commits, replaced_inputs
+from grete.coordinator.replaced_inputs import replaced_inputs
 from grete.errors import ConfigError, JobError
 from grete.metadata.assignments import ChangelogMapping, TaskAssignments
 from grete.metadata.coordinator_stream import CoordinatorStream

@@ -22,13 +22,14 @@ from grete.config.settings import Settings
 from grete.coordinator.assignment_records import ssp_key
 from grete.errors import ConfigError, HeldByOther, JobError
 from grete.launch.processes import name_of
+from grete.metadata.job_state import CloneOrigin, write_origin
 from grete.metadata.launches import LaunchRecord, write_launch
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
-from grete.model.messages import SET_TASK_PARTITION
+from grete.model.messages import SET_CHANGELOG, SET_TASK_CONTAINER, SET_TASK_PARTITION
 from grete.model.startpoint import Startpoint, StartpointKind
 from grete.model.streams import StreamSpec
 from grete.operations import clones, open_job
-from grete.operations.clone_start import begin_at
+from grete.operations.clone_start import begin_at, begin_at_checkpoint
 from grete.operations.clones import swap
 from grete.operations.comparison import compare_streams
 from grete.operations.configuration import set_config
@@ -200,6 +201,37 @@ def test_the_last_value_of_each_key_is_compared(pair: Pair) -> None:
     assert (found.differ, found.missing, found.more) == (1, 1, 1)
     assert found.examples == ["bob", "cyd", "dan"]
     assert not found.is_equal
+
+
+def test_what_the_original_wrote_while_its_checkpoints_were_read_may_be_of_before(pair: Pair) -> None:
+    """Where the clone has no such key; what it has is compared all the same."""
+    pair.write("out", old="1")
+    pair.write("out", ann="1", bob="1", cyd="1")
+    pair.write("out", dan="1", bob="2")
+    pair.write("out-orders-2", cyd="2", dan="1")
+    with open_job(pair.original) as original, open_job(pair.clone) as clone:
+        write_origin(clone.stream, CloneOrigin("orders", {"local.out": {0: 1}}, {"local.out": {0: 4}}))
+        [found] = compare_streams(original, clone)
+    assert (found.same, found.differ, found.missing, found.more) == (1, 1, 1, 0)
+    assert found.examples == ["cyd", "bob"]
+
+
+def test_a_clone_of_a_job_that_runs_needs_a_checkpoint_that_says_where_its_stores_stood(pair: Pair) -> None:
+    pair.system.append("in", [Message(b"k", b"v", 0, n % 2) for n in range(20)])
+    pair.commit(pair.original, a=4, b=7)
+    stateful = {"job.name": "orders", **BASE, "stores.totals.factory": "grete.store.sqlite"}
+    with open_job(pair.original) as original:
+        original.stream.write_config({**stateful, "stores.totals.changelog": "totals"}, run_id="run-2")
+        for kind in (SET_CHANGELOG, SET_TASK_CONTAINER):
+            original.stream.put(kind, {f"Partition {p}": str(p) for p in (0, 1)})
+        pair.system.create_stream(StreamSpec("totals", 2, compacted=True))
+        made = clone_config(original.settings, JobId("orders-3"))
+        with (
+            original.election.stopped("it runs"),
+            pytest.raises(JobError, match="does not say where its store"),
+        ):
+            begin_at_checkpoint(pair.original, made, lambda address: None)
+        begin_at_checkpoint(pair.original, made, lambda address: None)
 
 
 def test_numbers_of_last_values_are_summed_in_whatever_order_they_come(pair: Pair) -> None:
