@@ -11,14 +11,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from tests.fault.job_on_kafka import COPYING, KEYS, job_on
 from tests.support.counter_job import COUNTER, COUNTER_PROPERTIES, CounterJob, make_job
+from tests.support.run_pipeline import CLONE, JOB, RunPipeline
 from tests.support.topic_records import topic_records
 
 from grete.cli.main import main
+from grete.clock import SystemClock
 from grete.config.load import load_file
 from grete.errors import JobError, JobNotFound
 from grete.metadata.job_index import jobs
@@ -27,6 +30,9 @@ from grete.operations import open_job
 from grete.operations.clones import swap
 from grete.operations.comparison import compare_streams
 from grete.operations.meeting import bring_together
+from grete.spark.lineage.files import current_lineage
+from grete.systems.base import Message
+from grete.systems.local.system import LocalSystem
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually, patient
 
@@ -239,3 +245,44 @@ def test_a_clone_begins_at_a_time(
         with open_job(job.id) as original, open_job(JobId(name)) as other:
             [found] = compare_streams(original, other)
         assert (found.records, found.other_records) == (100, 40)
+
+
+def test_a_disk_that_is_full_while_a_lineage_is_copied_is_named_and_the_clone_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRETE_HOME", str(tmp_path))
+    with closing(LocalSystem(tmp_path / "local", SystemClock())) as system:
+        pipeline = RunPipeline(tmp_path, system)
+        system.append("in", [Message(b"k", b"v", 0, n % 2) for n in range(20)])
+        pipeline.commit(*(one.id for one in pipeline.lineages))
+    files = [
+        pipeline.place(JOB, p) / one.id / "spark" / "metadata" for p, one in enumerate(pipeline.lineages)
+    ]
+    words = ["job", "clone", "--job", JOB.name, "--as", CLONE.name, "--from", "checkpoint"]
+    command = [
+        sys.executable,
+        "-m",
+        "grete.cli.main",
+        *words,
+        "--to-file",
+        str(tmp_path / "clone.properties"),
+    ]
+    for file in files:
+        (file.parent / "again").hardlink_to(file)
+    full = ["-e", "trace=sendfile", "-e", "inject=sendfile:error=ENOSPC"]
+    for file in files:
+        places = ["-P", str(file), "-P", str(file.parent / "again")]
+        strace = ["strace", "-f", "-qq", "-o", "/dev/null", *places, *full]
+        ran = subprocess.run([*strace, *command], capture_output=True, text=True, timeout=patient(60))
+        assert ran.returncode == 1
+        assert ran.stderr.startswith("grete: "), ran.stderr
+        assert ran.stderr.count("No space left on device") == ran.stderr.count("\n") == 1, ran.stderr
+        assert "and 1 files more" in ran.stderr
+        assert not list(pipeline.place(CLONE, 0 if file == files[0] else 1).glob("*/spark")), (
+            "it keeps no room"
+        )
+    subprocess.run(command, check=True, timeout=patient(60))
+    for p, file in enumerate(files):
+        own = current_lineage(pipeline.place(CLONE, p))
+        assert own is not None
+        assert (pipeline.place(CLONE, p) / own.id / "spark" / "metadata").read_bytes() == file.read_bytes()

@@ -112,18 +112,29 @@ class Lineages(ABC):
         """Begin a new lineage and make it the current one. Durable on return.
 
         `taken_over` is a query's checkpoint location, a copy of which it goes on from.
+
+        Raises:
+            OSError: there is no room for the copy; nothing of it is left.
         """
         lineage = LineageInfo(uuid.uuid4().hex, dict(starting_offsets), plan, tuple(sources), kept)
         locked = self.lock(lineage)
         assert locked, "a lineage that no other process knows of is locked"
         self._make(lineage)
         if taken_over is not None:
-            copy_all(taken_over, self.spark_checkpoint(lineage))
+            self._copy(taken_over, lineage)
         failpoint("lineage.locked")
         self._write(CURRENT, orjson.dumps(asdict(lineage)))
         failpoint("lineage.current")
         self._prune(keep=lineage.id)
         return lineage
+
+    def _copy(self, taken_over: Location, lineage: LineageInfo) -> None:
+        """What found no room is taken away, so that there is some."""
+        try:
+            copy_all(taken_over, self.spark_checkpoint(lineage))
+        except OSError:
+            self._remove(lineage.id)
+            raise
 
     def go_on(self, lineage: LineageInfo) -> None:
         """Keep the current lineage under a new description, when it has one. Durable on return."""

@@ -22,7 +22,11 @@ def copy_all(query: Location, to: WritableLocation) -> None:
         FilesUnreachable, ConfigError: see `HadoopLocation`.
     """
     if isinstance(query, Path) and isinstance(to, Path):
-        shutil.copytree(query, to, dirs_exist_ok=True)
+        try:
+            shutil.copytree(query, to, dirs_exist_ok=True)
+        except shutil.Error as error:  # it goes on behind a file that it cannot copy, and tells of thousands
+            (_, _, reason), *more = error.args[0]
+            raise OSError(f"{reason}{f', and {len(more)} files more' if more else ''}") from error
     else:
         for path, file in files_below(query):
             _write(to / path, file)
