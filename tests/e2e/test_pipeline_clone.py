@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,12 @@ from pyspark.sql import SparkSession
 from tests.support.topic_records import topic_records
 
 from grete.clock import SystemClock
+from grete.errors import StreamNotFound
 from grete.model.streams import StreamSpec
 from grete.systems.base import Message
 from grete.systems.local.system import LocalSystem
 from grete.testing.kafka_broker import KafkaCluster
+from grete.testing.waiting import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(900)]
 APPLICATION = """
@@ -214,3 +218,62 @@ def test_a_clone_begins_with_the_state_that_its_original_has(
     check(streams, spark, tmp_path, 150)
     rows = spark.read.format("delta").load(f"{tmp_path}/table-{name}").collect()
     assert sorted(row["count"] for row in rows) == sorted(len(range(k, 150, KEYS)) for k in range(KEYS))
+
+
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+@pytest.mark.parametrize("provider", ["", ROCKSDB], ids=["files", "rocksdb"])
+@pytest.mark.parametrize("system", ["embedded"])
+def test_a_clone_begins_with_the_state_of_one_of_its_originals_batches(
+    pipeline: tuple[Any, Any], tmp_path: Path, provider: str, spark: SparkSession
+) -> None:
+    """The original goes on meanwhile, batch after batch."""
+    job, streams = pipeline
+    clones = [tmp_path / f"{streams.job}-{number}.properties" for number in (2, 3, 4)]
+    more = {"task.max.records.per.batch": "200"}
+    job.configure(more | ({"spark.sql.streaming.stateStore.providerClass": provider} if provider else {}))
+    sent = 0
+
+    def send() -> None:
+        nonlocal sent
+        streams.fill(range(sent, sent + 10))
+        sent += 10
+
+    def counted() -> int:
+        last: dict[str, int] = {}
+        with suppress(StreamNotFound):  # the coordinator makes it
+            last = {value["name"]: value["count"] for value in streams.values()}
+        return sum(last.values())
+
+    send()
+    words = ("run", "--quiet", "--config", str(job.config))
+    running = subprocess.Popen([*job.command()[:3], *words], env=job.environment())
+    try:
+        eventually(lambda: counted() == sent, "it has begun", within_s=120)
+        is_made = threading.Event()
+
+        def keep_sending() -> None:
+            while not is_made.wait(0.5):
+                send()
+
+        sending = threading.Thread(target=keep_sending)
+        sending.start()
+        try:
+            for clone in clones:  # each at another moment
+                made = ("--as", clone.stem, "--from", "checkpoint", "--to-file", str(clone))
+                job.of_home("job", "clone", "--job", streams.job, *made)
+        finally:
+            is_made.set()
+            sending.join()
+        eventually(lambda: counted() == sent, "it goes on", within_s=120)
+        assert running.poll() is None
+    finally:
+        running.terminate()
+        running.wait(60)
+    for clone in clones:
+        job.of_home("run", "--quiet", "--config", str(clone), "--until-drained")
+        job.of_home("job", "compare", "--job", clone.stem, "--over", streams.job)
+        rows = spark.read.format("delta").load(f"{tmp_path}/last-{clone.stem}").collect()
+        counts = {row["name"]: row["count"] for row in rows}
+        assert counts == {f"k{k}": len(range(k, sent, KEYS)) for k in range(KEYS)}

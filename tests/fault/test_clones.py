@@ -267,17 +267,13 @@ def test_a_disk_that_is_full_while_a_lineage_is_copied_is_named_and_the_clone_as
         "--to-file",
         str(tmp_path / "clone.properties"),
     ]
-    for file in files:
-        (file.parent / "again").hardlink_to(file)
     full = ["-e", "trace=sendfile", "-e", "inject=sendfile:error=ENOSPC"]
     for file in files:
-        places = ["-P", str(file), "-P", str(file.parent / "again")]
-        strace = ["strace", "-f", "-qq", "-o", "/dev/null", *places, *full]
+        strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-P", str(file), *full]
         ran = subprocess.run([*strace, *command], capture_output=True, text=True, timeout=patient(60))
         assert ran.returncode == 1
         assert ran.stderr.startswith("grete: "), ran.stderr
         assert ran.stderr.count("No space left on device") == ran.stderr.count("\n") == 1, ran.stderr
-        assert "and 1 files more" in ran.stderr
         assert not list(pipeline.place(CLONE, 0 if file == files[0] else 1).glob("*/spark")), (
             "it keeps no room"
         )

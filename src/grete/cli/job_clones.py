@@ -44,7 +44,7 @@ def declare(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         default="oldest",
         metavar="WHERE",
         help="where it begins to read: oldest, upcoming, timestamp:TIME, or checkpoint: with the offsets and stores "
-        "of the job's last commits; a pipeline has to be stopped for it",
+        "of the job's last commits",
     )
     clone.add_argument("--to-file", required=True, metavar="FILE", help="where its configuration is written")
     clone.set_defaults(run=_clone)

@@ -34,19 +34,18 @@ _TASKS = (SET_TASK_CONTAINER, SET_TASK_MODE, SET_TASK_PARTITION, SET_CHANGELOG)
 def begin_at_checkpoint(original: JobId, clone: Settings, on_asking: OnAsking) -> None:
     """Let the clone have the offsets of the original's last commits, and its stores, or what Spark keeps for it.
 
-    A job of StreamTasks may go on meanwhile. Killed in between, it can be asked for again. The entries of a task's
-    store have to fit into memory.
+    The original may go on meanwhile. Killed in between, it can be asked for again. The entries of a task's store have
+    to fit into memory.
 
     Raises:
-        HeldByOther: the original is a pipeline and runs.
         JobError: the original has committed nothing, or containers without a coordinator; or the clone has been made
-            already; or a pipeline's lineage is not where this machine reads it; or what a store had at the commit is
-            not known any more.
+            already; or a pipeline's lineage is not where this machine reads it; or what was kept at the commit is not
+            there any more.
         GreteError: a system does not answer.
     """
     why = f"{clone.job.id.shown} begins with what {original.shown} has"
     with open_job(original) as first, ExitStack() as stack:
-        is_running = not clone.job.is_pipeline and first.election.holder() is not None
+        is_running = first.election.holder() is not None
         if not is_running:
             stack.enter_context(standing_still(first))
         before = _ends(first)
@@ -67,7 +66,7 @@ def begin_at_checkpoint(original: JobId, clone: Settings, on_asking: OnAsking) -
                 if task in tasks
             }
             if clone.job.is_pipeline:
-                copy_pipeline(first, second, commits, on_asking)
+                copy_pipeline(first, second, commits, on_asking, is_running=is_running)
             else:
                 _copy_tasks(first, second, commits, why, is_running=is_running)
             failpoint("clone.checkpoints-written")

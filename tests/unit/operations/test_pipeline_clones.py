@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -76,3 +76,61 @@ def test_a_lineage_that_is_not_here_is_named_and_the_clone_is_not_made(original:
         clone()
     original.commit(*(one.id for one in original.lineages))
     clone()
+
+
+def files(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def spark_of(place: Path, names: Iterable[str]) -> None:
+    for name in names:
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text(name)
+
+
+OF_BATCH_7 = {
+    "metadata",
+    *(f"{log}/{number}" for log in ("offsets", "commits") for number in (5, 6, 7)),
+    "sources/0/0",
+    "sources/1/12",
+    "state/0/1/7.delta",
+    "state/0/1/8.delta",
+    "state/0/1/.8.delta.crc",
+    "state/0/1/left-keyToNumValues/8_c0ffee.zip",
+    "state/0/1/SSTs/000012-8c.sst",
+    "state/0/_metadata/metadata",
+}
+LATER = {
+    "offsets/8",
+    "offsets/.9.0a.tmp",
+    "commits/8",
+    "state/0/1/9.delta",
+    "state/0/1/.9.delta.crc",
+    "state/0/1/left-keyToNumValues/9_c0ffee.zip",
+    "state/0/1/.8.delta.0a.TID3.tmp",
+}
+
+
+def test_of_a_pipeline_that_runs_the_copy_ends_with_the_batch_of_the_checkpoint(
+    original: RunPipeline,
+) -> None:
+    """As a crash would have left it, so that Spark goes on from there."""
+    for p, lineage in enumerate(original.lineages):
+        spark_of(original.place(JOB, p) / lineage.id / "spark", OF_BATCH_7 | LATER)
+    original.commit(*(one.id for one in original.lineages))
+    with open_job(JOB) as handle, handle.election.stopped("it runs"):
+        clone()
+    own = current_lineage(original.place(CLONE, 0))
+    assert own is not None
+    assert files(original.place(CLONE, 0) / own.id / "spark") == OF_BATCH_7
+
+
+def test_a_pipeline_that_has_gone_on_too_far_meanwhile_is_to_be_stopped(original: RunPipeline) -> None:
+    """Spark may have removed what the copy needs."""
+    spark_of(original.place(JOB, 0) / original.lineages[0].id / "spark", (f"offsets/{n}" for n in range(17)))
+    original.commit(*(one.id for one in original.lineages))
+    with open_job(JOB) as handle, handle.election.stopped("it runs"):
+        with pytest.raises(JobError, match=r"gone on by 9 batches .* needed for 10 .*: stop it for as long"):
+            clone()
+        handle.stream.change_config({"spark.sql.streaming.minBatchesToRetain": "11"}, run_id="run-2")
+        clone()

@@ -16,6 +16,9 @@ _LINEAGE = "spark.openlineage.transport."
 _IMAGE = "spark.kubernetes.container.image"
 INSTANCES = "spark.executor.instances"
 """0 on Kubernetes: tasks run in the pod that would be their driver."""
+RETAINED = "spark.sql.streaming.minBatchesToRetain"
+RETAINED_BATCHES = "10"
+"""As grete has it unless it is set: a lineage goes back by one batch at most."""
 _TEMPLATE = "spark.kubernetes.driver.podTemplate"
 
 
@@ -24,6 +27,11 @@ class SparkSettings(Section):
 
     _master = Setting(keys.SPARK_MASTER)
     time_zone = OptionalSetting(keys.SPARK_TIME_ZONE)
+
+    @property
+    def retained_batches(self) -> int:
+        """For how many of the last batches Spark keeps what it would need to go on from them."""
+        return int(self.options.get(RETAINED, RETAINED_BATCHES))
 
     @property
     def master(self) -> str:

@@ -108,10 +108,11 @@ class Lineages(ABC):
         kept: str | None = None,
         *,
         taken_over: Location | None = None,
+        until: int | None = None,
     ) -> LineageInfo:
         """Begin a new lineage and make it the current one. Durable on return.
 
-        `taken_over` is a query's checkpoint location, a copy of which it goes on from.
+        `taken_over` is a query's checkpoint location, a copy of which it goes on from; `until` as in `copy_all`.
 
         Raises:
             OSError: there is no room for the copy; nothing of it is left.
@@ -121,17 +122,17 @@ class Lineages(ABC):
         assert locked, "a lineage that no other process knows of is locked"
         self._make(lineage)
         if taken_over is not None:
-            self._copy(taken_over, lineage)
+            self._copy(taken_over, lineage, until)
         failpoint("lineage.locked")
         self._write(CURRENT, orjson.dumps(asdict(lineage)))
         failpoint("lineage.current")
         self._prune(keep=lineage.id)
         return lineage
 
-    def _copy(self, taken_over: Location, lineage: LineageInfo) -> None:
+    def _copy(self, taken_over: Location, lineage: LineageInfo, until: int | None) -> None:
         """What found no room is taken away, so that there is some."""
         try:
-            copy_all(taken_over, self.spark_checkpoint(lineage))
+            copy_all(taken_over, self.spark_checkpoint(lineage), until=until)
         except OSError:
             self._remove(lineage.id)
             raise

@@ -3,35 +3,59 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from grete.spark.lineage.location import Location, WritableLocation
 from grete.spark.lineage.source_log import batches
 
+_NUMBERED = re.compile(r"\.?(\d+)(?:[._]|\Z)")
+"""Batches and versions of state; with a checksum or an attempt's mark behind them. Files of RocksDB are none."""
+_UNFINISHED = (".tmp", ".tmp.crc")
 _PARTITION = "0"
 """Spark writes the columns of an operator's state beside the state of this partition."""
 
 
-def copy_all(query: Location, to: WritableLocation) -> None:
+def copy_all(query: Location, to: WritableLocation, *, until: int | None = None) -> None:
     """Copy a checkpoint location into a folder. Durable on return: its thousands of files reach the disk together.
+
+    With `until` the copy is what a crash right behind this batch would have left, while the query goes on: a later
+    batch is not in it, and this one may be run again. What the query removes meanwhile is left out.
 
     Raises:
         OSError: there is no room, or a file cannot be read.
         FilesUnreachable, ConfigError: see `HadoopLocation`.
     """
-    if isinstance(query, Path) and isinstance(to, Path):
-        try:
-            shutil.copytree(query, to, dirs_exist_ok=True)
-        except shutil.Error as error:  # it goes on behind a file that it cannot copy, and tells of thousands
-            (_, _, reason), *more = error.args[0]
-            raise OSError(f"{reason}{f', and {len(more)} files more' if more else ''}") from error
-    else:
-        for path, file in files_below(query):
-            _write(to / path, file)
+    for path, file in files_below(query):
+        if until is None:
+            _copy(file, to / path)
+        elif not _is_later(path, until):
+            with suppress(FileNotFoundError):  # the query removes what is of no use for its last batches
+                _copy(file, to / path)
     if isinstance(to, Path):
         os.sync()
+
+
+def _is_later(path: str, until: int) -> bool:
+    """Whether a file is of a later batch, or not written to its end. A batch makes the version behind its number."""
+    name = path.rpartition("/")[2]
+    if name.endswith(_UNFINISHED):
+        return True
+    number, folder = _NUMBERED.match(name), path.partition("/")[0]
+    if number is None or folder not in ("offsets", "commits", "state"):
+        return False
+    return int(number[1]) > until + (folder == "state")
+
+
+def _copy(file: Location, to: WritableLocation) -> None:
+    if isinstance(file, Path) and isinstance(to, Path):
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, to)
+    else:
+        _write(to, file)
 
 
 def files_below(folder: Location, at: str = "") -> Iterator[tuple[str, Location]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from grete.config.settings.spark import RETAINED, RETAINED_BATCHES
 from grete.config.time_zone import TIME_ZONE
 from grete.spark.session.java_options import FILE_MANAGER
 from grete.spark.session.kafka_options import REDACTED_OPTIONS
@@ -43,7 +44,7 @@ ALWAYS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": Default(
         str(32 << 20), "large records stay within a worker's memory"
     ),  # in digits: its workers take no other
-    "spark.sql.streaming.minBatchesToRetain": Default("10", "a lineage goes back by one batch at most"),
+    RETAINED: Default(RETAINED_BATCHES, "a lineage goes back by one batch at most"),
     "spark.sql.streaming.stopTimeout": Default("120s", "plain Spark waits for ever"),
     "spark.sql.redaction.options.regex": Default(
         REDACTED_OPTIONS, "plans show no option of a login to Kafka, either"
