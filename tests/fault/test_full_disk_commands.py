@@ -24,15 +24,8 @@ COMMANDS = {
 """And how many writes lie between two disks that are full."""
 
 
-def counted(job: CounterJob, *words: str) -> None:
-    ran = subprocess.run(
-        [*job.without_spark("--until-drained"), *words],
-        env=job.environment(),
-        capture_output=True,
-        text=True,
-        timeout=patient(120),
-        check=False,
-    )
+def counted(job: CounterJob) -> None:
+    ran = job.run(spark=False)
     assert ran.returncode == 0, ran.stderr + job.report()
 
 

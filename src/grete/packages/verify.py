@@ -214,7 +214,7 @@ def opened(package: Path) -> Iterator[tarfile.TarFile]:
         content = _Unpacked(package)
     except FileNotFoundError as error:
         raise PackageError(f"there is no package {package}") from error
-    except OSError as error:
+    except (OSError, ValueError) as error:  # or a name that no file can have
         raise PackageError(f"{package} cannot be read: {error}") from error
     try:
         with content, tarfile.open(fileobj=content, mode="r:") as archive:
