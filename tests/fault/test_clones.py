@@ -15,7 +15,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.fault.job_on_kafka import COPYING, KEYS, job_on
+from tests.fault.job_on_kafka import COPYING, KEYS, Job, job_on
 from tests.support.counter_job import COUNTER, COUNTER_PROPERTIES, CounterJob, make_job
 from tests.support.run_pipeline import CLONE, JOB, RunPipeline
 from tests.support.topic_records import topic_records
@@ -72,6 +72,14 @@ def processed(job: JobId) -> int:
     return 0
 
 
+def cloned(job: Job, folder: Path, *words: str, code: int = 0) -> tuple[Path, str]:
+    """The file and the name of a clone that is asked for, with this exit code."""
+    file, name = folder / "clone.properties", f"{job.id.name}-2"
+    asked = ["job", "clone", "--job", job.id.name, "--as", name, "--to-file", str(file), *words]
+    assert main(asked) == code
+    return file, name
+
+
 def test_a_clone_goes_on_where_its_original_stood_and_no_record_is_lost_or_doubled(
     kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -79,8 +87,7 @@ def test_a_clone_goes_on_where_its_original_stood_and_no_record_is_lost_or_doubl
         job.send(300)
         first = job.submit()
         job.await_counted()
-        file, name = tmp_path / "clone.properties", f"{job.id.name}-2"
-        assert main(["job", "clone", "--job", job.id.name, "--as", name, "--to-file", str(file)]) == 0
+        file, name = cloned(job, tmp_path)
         made = load_file(file)
         assert made["task.outputs.suffix"] == f"-{name}"
         clone = JobId(name)
@@ -131,10 +138,8 @@ def test_on_kafka_a_clone_begins_with_the_offsets_and_stores_of_its_original(
         job.send(300)
         job.submit()
         job.await_counted()
-        file, name = tmp_path / "clone.properties", f"{job.id.name}-2"
-        words = ["job", "clone", "--job", job.id.name, "--as", name, "--to-file", str(file)]
         job.stop()
-        assert main([*words, "--from", "checkpoint"]) == 0
+        file, name = cloned(job, tmp_path, "--from", "checkpoint")
         assert JobId(name) in jobs(tmp_path / "home"), "it is found by its name before it has run"
         job.send(100)
         for one in (("--config", str(file)), ("--job", job.id.name)):
@@ -154,8 +159,6 @@ def test_a_job_goes_on_while_its_clone_begins_with_one_of_its_commits(
         job.send(300)
         first = job.submit()
         job.await_counted()
-        file, name = tmp_path / "clone.properties", f"{job.id.name}-2"
-        words = ["job", "clone", "--job", job.id.name, "--as", name, "--to-file", str(file)]
         records, is_made = 0, threading.Event()
 
         def send() -> None:
@@ -167,7 +170,7 @@ def test_a_job_goes_on_while_its_clone_begins_with_one_of_its_commits(
         sending = threading.Thread(target=send)
         sending.start()
         try:
-            assert main([*words, "--from", "checkpoint"]) == 0
+            _, name = cloned(job, tmp_path, "--from", "checkpoint")
         finally:
             is_made.set()
             sending.join()
@@ -232,14 +235,12 @@ def test_a_clone_begins_at_a_time(
         eventually(lambda: time.time_ns() // 1_000_000 > since_ms, "it is later")
         job.send(40)
         job.await_counted()
-        file, name = tmp_path / "clone.properties", f"{job.id.name}-2"
-        words = ["job", "clone", "--job", job.id.name, "--as", name, "--to-file", str(file), "--from"]
-        assert main([*words, "offset:3"]) == 2
+        cloned(job, tmp_path, "--from", "offset:3", code=2)
         assert (
             "--from 'offset:3': write oldest, upcoming, timestamp:TIME or checkpoint"
             in capsys.readouterr().err
         )
-        assert main([*words, f"timestamp:{since_ms}"]) == 0
+        file, name = cloned(job, tmp_path, "--from", f"timestamp:{since_ms}")
         process = sparkless("--config", str(file), "--until-drained")
         assert process.wait(patient(100)) == 0, process.communicate()[1]
         with open_job(job.id) as original, open_job(JobId(name)) as other:

@@ -154,7 +154,7 @@ def _compared(options: argparse.Namespace) -> list[Compared]:
         found = list(compare_streams(original, clone))
         own, other = original.settings.outputs, clone.settings.outputs
         both = ", ".join(one.place for name, one in own.items() if name in other)
-        if options.tables:
+        if both and options.tables:
             say_that_spark_is_asked(both)
             found += compare_tables(original, clone)
         elif both:

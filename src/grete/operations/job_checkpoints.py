@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from grete.checkpoint.commit_history import KnownCommit, commit_history
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.open_store import open_store
 from grete.checkpoint.store import CheckpointStore, StoreContext, copies, resolve
-from grete.checkpoint.task_commit import TaskCommit, last_commits, moved_entries, read_commits
+from grete.checkpoint.task_commit import Commits, TaskCommit, last_commits, moved_entries, read_commits
 from grete.clock import Clock
 from grete.metadata.assignments import TaskAssignments
 from grete.metadata.coordinator_stream import CoordinatorStream
@@ -79,7 +79,7 @@ class JobCheckpoints:
             store.close()
         return store is not None
 
-    def write(self, commits: Mapping[TaskName, TaskCommit]) -> None:
+    def write(self, commits: Commits) -> None:
         """Write them into the log, in one append, and then into the store, if the job has one. Durable on return.
 
         Of a job that does not run.

@@ -168,12 +168,13 @@ class JdbcSink:
 
     def _connect(self) -> Any:
         jvm, properties = self._jvm, self._jvm.java.util.Properties()
-        if driver := self._settings.driver:
+        login = self._settings.connection
+        url = login.pop("url")
+        if driver := login.pop("driver", ""):
             jvm.org.apache.spark.sql.execution.datasources.jdbc.DriverRegistry.register(driver)
-        for name, value in (("user", self._settings.user), ("password", self._settings.password)):
-            if value:
-                properties.setProperty(name, value)
-        return jvm.java.sql.DriverManager.getConnection(self._settings.url, properties)
+        for name, value in login.items():
+            properties.setProperty(name, value)
+        return jvm.java.sql.DriverManager.getConnection(url, properties)
 
     def _failed(self, what: str, error: Py4JJavaError) -> GreteError:
         """The database's own words, from under those of Spark and of its tasks."""
