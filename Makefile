@@ -106,7 +106,7 @@ services: $(STAMP) ## what tests need besides Python and Java; where there is Go
 	bash scripts/services.sh
 
 nightly: lint services ## every test, campaigns in their long form
-	SERVICES="kube_apiserver object_stores otel_collector helm grafana_schema dockerfile_lint kerberos newer_clients debian compose" bash scripts/services.sh
+	SERVICES="kube_apiserver object_stores spark_s3_jars otel_collector helm grafana_schema dockerfile_lint kerberos newer_clients debian compose" bash scripts/services.sh
 	bash scripts/site.sh
 	GRETE_NIGHTLY=1 $(HARNESS) -q -m "not alone"
 	GRETE_NIGHTLY=1 $(HARNESS) --workers 1 -q -m alone

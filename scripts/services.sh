@@ -22,6 +22,7 @@ zookeeper_jars_directory=${GRETE_ZOOKEEPER_JARS:-$cache/zookeeper-3.9.5}
 samza_jars_directory=${GRETE_SAMZA_JARS:-$cache/samza-1.8.0}
 spark_kafka_jars_directory=${GRETE_SPARK_KAFKA_JARS:-$cache/spark-kafka-4.2.0}
 spark_sinks_jars_directory=${GRETE_SPARK_SINK_JARS:-$cache/spark-sinks-4.2.0}
+spark_s3_jars_directory=${GRETE_SPARK_S3_JARS:-$cache/spark-s3-3.5.0}
 application_wheels_directory=${GRETE_APPLICATION_WHEELS:-$cache/application-wheels}
 client_wheels_directory=${GRETE_CLIENT_WHEELS:-$cache/client-wheels}
 kerberos_directory=${GRETE_KERBEROS_MODULE:-$cache/kerberos-1.3.1}
@@ -64,6 +65,8 @@ fetch_jars() { # pom, directory: all or nothing, so that a run that was cut off 
 }
 
 spark_sinks_jars() { fetch_jars scripts/spark-sinks/pom.xml "$spark_sinks_jars_directory"; }
+
+spark_s3_jars() { fetch_jars scripts/spark-s3/pom.xml "$spark_s3_jars_directory"; }
 
 postgresql_present() { # the server alone: the tests start their own
   ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 && return

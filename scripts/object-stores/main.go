@@ -19,7 +19,8 @@ import (
 )
 
 func s3(ctx context.Context, port uint16, folder string) error {
-	store, err := posix.New(folder, meta.XattrMeta{}, posix.PosixOpts{})
+	// S3 copies objects of up to 5 GB in one request
+	store, err := posix.New(folder, meta.XattrMeta{}, posix.PosixOpts{CopyObjectThreshold: 5 << 30})
 	if err != nil {
 		return err
 	}

@@ -260,6 +260,21 @@ def test_a_database_that_is_away_is_waited_for_and_a_wrong_password_or_table_is_
         assert not refused.value.may_pass
 
 
+def test_a_delta_table_in_s3_is_warned_of_unless_its_log_is_for_several_drivers(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    output, key = settings({"format": "delta", "path": "s3a://lake/of"}), "spark.delta.logStore.s3a.impl"
+    DeltaSink(spark, output, APP, Fence("f", 1), tmp_path / "noted", replaces=False)
+    assert f"paused and succeeded can overwrite its successor's commit; set {key}" in caplog.text
+    caplog.clear()
+    spark.conf.set(key, "another.LogStore")
+    try:
+        DeltaSink(spark, output, APP, Fence("f", 1), tmp_path / "noted", replaces=False)
+    finally:
+        spark.conf.unset(key)
+    assert not caplog.text
+
+
 @pytest.mark.parametrize("format", ["parquet", "json"])
 def test_files_of_a_batch_are_there_whole_and_once_and_what_was_cut_short_is_not_seen(
     spark: SparkSession, tmp_path: Path, format: str

@@ -372,7 +372,7 @@ class CoordinationFaults:
         with ExitStack() as stack:
             crowd = []
             for _ in range(self.CROWD):
-                one = open_coordination(settings, service.home, SystemClock(), ttl_s=patient(30.0))
+                one = open_coordination(settings, service.home, SystemClock(), ttl_s=min(patient(30.0), 60.0))
                 stack.callback(one.close)
                 crowd.append(one)
             start = threading.Barrier(self.CROWD)

@@ -38,6 +38,9 @@ _IN_VAIN = {
     ),
 }
 """By what Java says: why waiting is in vain, as the way out."""
+_IF_ABSENT = "fs.option.create.conditional.overwrite"
+"""Hadoop's name, as an option and as a capability, for making a file in one step where there is none."""
+_IS_THERE = ("RemoteFileChangedException", "FileAlreadyExistsException")
 _UNREACHED = (
     "See that it runs and can be reached from here, and that HADOOP_CONF_DIR names the folder of its settings where "
     "it has some"
@@ -49,6 +52,20 @@ class HadoopStatus:
     """See `grete.spark.lineage.location.FileStatus`."""
 
     st_mtime: float
+
+
+@dataclass(frozen=True, slots=True)
+class HadoopFile:
+    """A file as a listing has it."""
+
+    uri: str
+    size: int
+    modified_ms: int
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether Spark's readers leave it out, as they do where a name begins so."""
+        return self.uri.rpartition("/")[2].startswith(("_", "."))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +145,23 @@ class HadoopLocation:
         for status in sorted(found, key=lambda one: one.getModificationTime(), reverse=True):
             yield self / str(status.getPath().getName())
 
+    def files_below(self) -> list[HadoopFile]:
+        """The files in the folder and in all below it.
+
+        Raises:
+            FileNotFoundError: there is no such folder.
+        """
+
+        def listed() -> list[HadoopFile]:
+            found, files = [], self.files.listFiles(self._path, True)
+            while files.hasNext():
+                one = files.next()
+                uri = str(one.getPath().toUri())
+                found.append(HadoopFile(uri, int(one.getLen()), int(one.getModificationTime())))
+            return found
+
+        return self._read(listed)
+
     def stat(self) -> HadoopStatus:
         """See Location."""
         return self._read(
@@ -172,6 +206,32 @@ class HadoopLocation:
             context.rename(beside._path, self._path, self._replacing())
 
         self._done(write)
+
+    def creates_if_absent(self) -> bool:
+        """Whether `create_bytes` works here, as it does in S3 by hadoop-aws 3.4.2 and newer."""
+        return self._read(lambda: bool(self.files.hasPathCapability(self._path, _IF_ABSENT)))
+
+    def create_bytes(self, content: bytes) -> bool:
+        """Make the file in one step where there is none; False where there is one. Durable on return."""
+
+        def create() -> bool:
+            try:
+                stream = (
+                    self.files.createFile(self._path)
+                    .overwrite(False)
+                    .recursive()
+                    .must(_IF_ABSENT, True)
+                    .build()
+                )
+                stream.write(bytearray(content))
+                stream.close()
+            except (Py4JJavaError, PySparkException) as error:
+                if any(sign in str(error) for sign in _IS_THERE):
+                    return False
+                raise
+            return True
+
+        return _answered(f"{self.named_by}: {self.address}", create)
 
     def _replacing(self) -> Any:
         kind = getattr(self.jvm.org.apache.hadoop.fs, "Options$Rename")

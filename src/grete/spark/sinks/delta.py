@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +23,9 @@ from grete.spark.jvm import java_session, jvm_of
 from grete.spark.sinks.base import compute_only
 from grete.spark.sinks.upserts import DELETED, Upsert
 from grete.systems.commit_group import SegmentWrite
+
+_log = logging.getLogger(__name__)
+_S3 = ("s3", "s3a", "s3n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,7 @@ class DeltaSink:
         self._replaces = replaces
         self._upsert = Upsert.of(settings)
         self._last: _Mark | None = None
+        self._warn_of_s3()
 
     def write(self, rows: DataFrame, batch: Batch) -> Sequence[SegmentWrite]:
         """Append the rows as one commit, unless they are there.
@@ -99,6 +104,18 @@ class DeltaSink:
         self._last = mark
         failpoint("sink.committed")
         return ()
+
+    def _warn_of_s3(self) -> None:
+        scheme = self._path.partition("://")[0]
+        keys = ("spark.delta.logStore.class", f"spark.delta.logStore.{scheme}.impl")
+        if scheme in _S3 and not any(self._spark.conf.get(key, None) for key in keys):
+            _log.warning(
+                "outputs.%s.path=%s: Delta's own log in S3 is for one driver, so one that was paused and succeeded "
+                "can overwrite its successor's commit; set %s to a log store for several, or write files",
+                self._settings.name,
+                self._path,
+                keys[1],
+            )
 
     def _claim(self, rows: DataFrame) -> _Mark:
         """Commit nothing, so that every earlier incarnation is refused from now on; says where it stood."""

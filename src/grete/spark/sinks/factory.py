@@ -18,6 +18,7 @@ from grete.application.pipeline import has_own_write_batch
 from grete.checkpoint.output_commits import LineageCommits, OutputCommits
 from grete.clock import SystemClock
 from grete.config.choices import PipelineDelivery
+from grete.config.key_tables.outputs import OUTPUT_PATH
 from grete.config.settings import Settings
 from grete.config.settings.outputs import DELTA, JDBC, OutputSettings
 from grete.config.settings.systems import EMBEDDED_SYSTEM
@@ -25,6 +26,7 @@ from grete.container.start import Started
 from grete.errors import ConfigError, StreamNotFound
 from grete.model.ids import SystemStream
 from grete.spark.jvm import java_session, jvm_of
+from grete.spark.lineage.hadoop_files import HadoopLocation
 from grete.spark.session.defaults import STAGE_ATTEMPTS
 from grete.spark.session.kafka_options import StreamAddress, sink_settings
 from grete.spark.sinks.base import Sink
@@ -35,6 +37,7 @@ from grete.spark.sinks.jdbc import JdbcSink
 from grete.spark.sinks.kafka import KafkaSink, OutputStamps, new_attempt, plain_records
 from grete.spark.sinks.kafka_senders import sender_for
 from grete.spark.sinks.kafka_transaction import KafkaTransactions, TransactionalSink, delivery
+from grete.spark.sinks.listed_files import ListedFilesSink
 from grete.spark.sinks.local import LocalSink
 from grete.spark.sinks.own import OwnSink
 from grete.systems.factory import open_system
@@ -188,7 +191,9 @@ class Sinks:
                 f"outputs.{name}.format={settings.format}: files have a folder for each batch, so a pipeline with "
                 f'output_mode "complete" cannot write them; use delta or jdbc, or output_mode "update"'
             )
-        return FilesSink(self._spark, settings, re.sub(r"\W", "_", app), assignment.fence)
+        place = HadoopLocation.of(self._spark, settings.target_path, OUTPUT_PATH.named(name))
+        files = ListedFilesSink if place.creates_if_absent() else FilesSink
+        return files(self._spark, settings, re.sub(r"\W", "_", app), assignment.fence)
 
     def _partitions(self, stream: SystemStream) -> int:
         """How many the output has.

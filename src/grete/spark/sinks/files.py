@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterable
 from typing import Any
@@ -12,15 +13,18 @@ from pyspark.sql import DataFrame, SparkSession
 
 from grete.api import Batch
 from grete.config.settings.outputs import OutputSettings
-from grete.errors import Fenced, JobError
+from grete.errors import ConfigError, Fenced, JobError
 from grete.failpoints import failpoint
 from grete.model.fence import Fence
 from grete.spark.jvm import hadoop_configuration, jvm_of
 from grete.spark.sinks.base import compute_only
+from grete.spark.sinks.file_list import LIST
 from grete.systems.commit_group import SegmentWrite
 
 COLUMN = "grete_batch"
-_STAGING = "_grete"
+BATCH_OF = re.compile(rf"/{COLUMN}=([^/]+)/")
+"""Finds the batch of a file by its path."""
+STAGING = "_grete"
 _ATTEMPTS = 100
 
 
@@ -28,7 +32,7 @@ class FilesSink:
     """Files under `path/grete_batch=<batch>/`, written beside and renamed: `spark.read` takes the batch for a column.
 
     A batch that is repeated finds its folder and leaves it. Exactly once where a folder is renamed in one step, as on
-    local disks, NFS and HDFS.
+    local disks, NFS and HDFS; `ListedFilesSink` is for stores that make a file in one step instead.
 
     Each incarnation of the container writes in a folder of its epoch, `path/_grete/<owner>/<epoch>/`, and publishes
     by a rename out of it. A later one first takes the folders of lower epochs away and puts an empty file in the
@@ -37,11 +41,12 @@ class FilesSink:
     """
 
     def __init__(self, spark: SparkSession, settings: OutputSettings, owner: str, fence: Fence) -> None:
+        self._name = settings.name
         self._format = settings.format
         self._path = settings.target_path.rstrip("/")
         self._options = settings.options
         self._partition_by = settings.partition_by
-        self._of_owner = f"{self._path}/{_STAGING}/{owner}"
+        self._of_owner = f"{self._path}/{STAGING}/{owner}"
         self._staging = f"{self._of_owner}/{fence.epoch}"
         self._fence = fence
         self._is_claimed = False
@@ -76,6 +81,13 @@ class FilesSink:
 
     def _claim(self) -> None:
         """Take the place of every earlier incarnation. What it has published is there, and nothing more will be."""
+        if self._files.exists(self._at(f"{self._path}/{LIST}")):
+            raise ConfigError(
+                f"{self._path}/{LIST} lists the files that count in this folder, and Spark's readers see no other: "
+                f"a streaming query of Spark's writes there, or this job did where its file system could add to the "
+                f"list. Name another folder by outputs.{self._name}.path; or move the list away, if what killed "
+                f"writers have left may be seen"
+            )
         self._done("make", self._staging, lambda: self._files.mkdirs(self._at(self._staging)))
         for epoch in self._epochs():
             if epoch < self._fence.epoch:

@@ -1,0 +1,107 @@
+"""A pipeline that writes files into S3, by Hadoop's file system and a gateway that speaks S3, killed at its steps."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grete.clock import SystemClock
+from grete.model.streams import StreamSpec
+from grete.systems.base import Message
+from grete.systems.local.system import LocalSystem
+from grete.testing.server_cluster import jars_directory
+from grete_workbench.object_stores import KEY, ObjectStore
+
+pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(900)]
+RECORDS, BATCH = 300, 25
+APPLICATION = """
+import grete
+from pyspark.sql import functions as F
+
+class Files(grete.DataFramePipeline):
+    def build(self, inputs):
+        n = F.col("value").cast("string").cast("int")
+        return {"files": inputs["local.in"].select(n.alias("n"), (n % 3).alias("third"))}
+"""
+PROPERTIES = """
+job.name=counter
+job.application.path=.
+app.class=counter:Files
+task.inputs=local.in
+task.max.records.per.batch={batch}
+cluster-manager.container.retry.longest-pause.ms=100
+cluster-manager.container.retry.count=-1
+systems.local.samza.offset.default=oldest
+spark.master=local[2]
+outputs.files.format=parquet
+outputs.files.path=s3a://lake/files
+outputs.files.partition.by=third
+"""
+KILLS = [("sink.staged", 1), ("sink.committed", 1), ("sink.staged", 2), ("sink.committed", 2)]
+READ = """
+import json, sys
+from pyspark.sql import SparkSession
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+for key, value in json.loads(sys.argv[1]).items():
+    builder = builder.config(key, value)
+rows = builder.getOrCreate().read.parquet("s3a://lake/files").collect()
+print(json.dumps([[row.n, row.third, row.grete_batch] for row in rows]))
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ObjectStore]:
+    """Signed requests, and objects that are made where there are none."""
+    store = ObjectStore(tmp_path / "store", settings={"speaks": "s3"})
+    store.start()
+    try:
+        yield store
+    finally:
+        store.stop()
+
+
+def test_each_row_is_in_s3_once_wherever_the_container_is_killed(
+    tmp_path: Path, store: ObjectStore, job_maker: Callable[[Path, str, str], Any]
+) -> None:
+    bucket = store.make_bucket("lake")
+    jars = sorted(map(str, jars_directory("GRETE_SPARK_S3_JARS", "spark-s3-3.5.0").glob("*.jar")))
+    of_s3 = {
+        "spark.jars": ",".join(jars),
+        "spark.hadoop.fs.s3a.endpoint": f"http://{store.bootstrap}",
+        "spark.hadoop.fs.s3a.endpoint.region": "eu-central-1",
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+        "spark.hadoop.fs.s3a.access.key": KEY["AWS_ACCESS_KEY_ID"],
+        "spark.hadoop.fs.s3a.secret.key": KEY["AWS_SECRET_ACCESS_KEY"],
+    }
+    job = job_maker(tmp_path, APPLICATION, PROPERTIES.format(batch=BATCH))
+    job.configure(of_s3)
+    with closing(LocalSystem(job.home / "local", SystemClock())) as local:
+        local.ensure_stream(StreamSpec("in", 2))
+        local.append("in", (Message(b"%d" % n, b"%d" % n, n) for n in range(RECORDS)))
+    job.run_through(KILLS, tmp_path / "died")
+
+    command = [sys.executable, "-c", READ, json.dumps(of_s3)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    rows = json.loads(done.stdout.splitlines()[-1])
+    assert sorted(row[:2] for row in rows) == [[n, n % 3] for n in range(RECORDS)]
+    batches = {row[2] for row in rows}
+    assert len(batches) >= RECORDS // BATCH
+    listed = [one.name for one in (bucket / "files" / "_spark_metadata").iterdir()]
+    assert [name for name in listed if re.fullmatch(r"\d*9\.compact", name)], listed
+    written = len(list((bucket / "files").rglob("part-*.parquet")))
+    named = set(lines(bucket / "files" / "_spark_metadata"))
+    assert written > len(named), "what a killed container has written is there and is not listed"
+
+
+def lines(folder: Path) -> list[str]:
+    """Paths of all files that the list names."""
+    found = (line for one in folder.iterdir() if one.is_file() for line in one.read_text().splitlines()[1:])
+    return [json.loads(line)["path"] for line in found]
