@@ -9,15 +9,17 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.support.counter_job import CounterJob
 
 from grete.clock import SystemClock
 from grete.model.streams import StreamSpec
+from grete.spark.sinks.file_list import LIST
 from grete.systems.base import Message
 from grete.systems.local.system import LocalSystem
 from grete.testing.server_cluster import jars_directory
+from grete.testing.waiting import eventually, patient
 from grete_workbench.object_stores import KEY, ObjectStore
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(900)]
@@ -68,12 +70,11 @@ def store(tmp_path: Path) -> Iterator[ObjectStore]:
         store.stop()
 
 
-def test_each_row_is_in_s3_once_wherever_the_container_is_killed(
-    tmp_path: Path, store: ObjectStore, job_maker: Callable[[Path, str, str], Any]
-) -> None:
-    bucket = store.make_bucket("lake")
+@pytest.fixture
+def of_s3(store: ObjectStore) -> dict[str, str]:
+    """Spark's settings by which it reaches the store."""
     jars = sorted(map(str, jars_directory("GRETE_SPARK_S3_JARS", "spark-s3-3.5.0").glob("*.jar")))
-    of_s3 = {
+    return {
         "spark.jars": ",".join(jars),
         "spark.hadoop.fs.s3a.endpoint": f"http://{store.bootstrap}",
         "spark.hadoop.fs.s3a.endpoint.region": "eu-central-1",
@@ -81,27 +82,80 @@ def test_each_row_is_in_s3_once_wherever_the_container_is_killed(
         "spark.hadoop.fs.s3a.access.key": KEY["AWS_ACCESS_KEY_ID"],
         "spark.hadoop.fs.s3a.secret.key": KEY["AWS_SECRET_ACCESS_KEY"],
     }
+
+
+@pytest.fixture
+def job(
+    tmp_path: Path, of_s3: dict[str, str], job_maker: Callable[[Path, str, str], CounterJob]
+) -> CounterJob:
+    """With its input."""
     job = job_maker(tmp_path, APPLICATION, PROPERTIES.format(batch=BATCH))
     job.configure(of_s3)
     with closing(LocalSystem(job.home / "local", SystemClock())) as local:
         local.ensure_stream(StreamSpec("in", 2))
         local.append("in", (Message(b"%d" % n, b"%d" % n, n) for n in range(RECORDS)))
+    return job
+
+
+def test_each_row_is_in_s3_once_wherever_the_container_is_killed(
+    tmp_path: Path, store: ObjectStore, of_s3: dict[str, str], job: CounterJob
+) -> None:
+    files = store.make_bucket("lake") / "files"
     job.run_through(KILLS, tmp_path / "died")
 
-    command = [sys.executable, "-c", READ, json.dumps(of_s3)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
-    rows = json.loads(done.stdout.splitlines()[-1])
+    rows = read(of_s3)
     assert sorted(row[:2] for row in rows) == [[n, n % 3] for n in range(RECORDS)]
-    batches = {row[2] for row in rows}
-    assert len(batches) >= RECORDS // BATCH
-    listed = [one.name for one in (bucket / "files" / "_spark_metadata").iterdir()]
-    assert [name for name in listed if re.fullmatch(r"\d*9\.compact", name)], listed
-    written = len(list((bucket / "files").rglob("part-*.parquet")))
-    named = set(lines(bucket / "files" / "_spark_metadata"))
-    assert written > len(named), "what a killed container has written is there and is not listed"
+    assert len({row[2] for row in rows}) >= RECORDS // BATCH
+    names = [one.name for one in (files / LIST).iterdir()]
+    assert [name for name in names if re.fullmatch(r"\d*9\.compact", name)], names
+    written = len(list(files.rglob("part-*.parquet")))
+    assert written > len(listed(files)), "what a killed container has written is there and is not listed"
 
 
-def lines(folder: Path) -> list[str]:
-    """Paths of all files that the list names."""
-    found = (line for one in folder.iterdir() if one.is_file() for line in one.read_text().splitlines()[1:])
-    return [json.loads(line)["path"] for line in found]
+def test_a_store_that_is_away_for_longer_than_its_client_tries_is_waited_for(
+    store: ObjectStore, of_s3: dict[str, str], job: CounterJob
+) -> None:
+    files = store.make_bucket("lake") / "files"
+    job.configure(
+        {
+            "spark.hadoop.fs.s3a.attempts.maximum": "1",
+            "spark.hadoop.fs.s3a.retry.limit": "1",
+            "cluster-manager.container.retry.count": "0",
+        }
+    )
+    running = subprocess.Popen(
+        job.command("run", "--until-drained", "--quiet"),
+        env=job.environment(
+            GRETE_FAILPOINT="sink.committed:delay:1,sink.committed:delay:2", GRETE_FAILPOINT_CONTAINER="0"
+        ),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        eventually(lambda: len(listed(files)) > 0, "a batch is there", within_s=120)
+        store.stop()
+        eventually(
+            lambda: "does not answer" in job.log() or "FilesUnreachable" in job.log(),
+            "it is said",
+            within_s=120,
+        )
+        store.start()
+        assert running.wait(patient(200)) == 0, job.log()[-4_000:]
+    finally:
+        running.kill()
+        running.wait()
+    assert sorted(row[0] for row in read(of_s3)) == list(range(RECORDS))
+
+
+def read(of_s3: dict[str, str]) -> list[tuple[int, int, str]]:
+    """All rows, by a Spark that knows nothing of grete."""
+    command = [sys.executable, "-c", READ, json.dumps(of_s3)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patient(200), check=True)
+    rows: list[tuple[int, int, str]] = json.loads(done.stdout.splitlines()[-1])
+    return rows
+
+
+def listed(files: Path) -> set[str]:
+    """Paths of all files that the list names, behind the gateway."""
+    entries = [one for one in (files / LIST).iterdir() if one.is_file()] if (files / LIST).is_dir() else []
+    return {json.loads(line)["path"] for one in entries for line in one.read_text().splitlines()[1:]}
