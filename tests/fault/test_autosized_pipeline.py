@@ -1,4 +1,4 @@
-"""A coordinator that decides how many executors its pipeline has, on a cluster of Spark's."""
+"""A coordinator that decides how many executors its pipeline has on a cluster, and how long its batches are."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually, patient
 from grete_workbench.spark_cluster import SparkCluster
 
-pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(600)]
-RECORDS, BATCH, KEYS = 12_000, 200, 10
+pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(800)]
+RECORDS, BATCH, KEYS = 12_000, 1_500, 10
 PIPELINE = """
 import time
 
@@ -49,7 +49,7 @@ SETTINGS = {
 }
 
 
-def test_a_pipeline_that_is_behind_gets_an_executor_more_and_gives_it_back(
+def test_a_pipeline_that_is_behind_gets_shorter_batches_and_an_executor_more_and_gives_it_back(
     kafka: KafkaCluster, isolated_cluster: SparkCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = ClusterJob(kafka.bootstrap, isolated_cluster, tmp_path, partitions=4)
@@ -68,6 +68,10 @@ def test_a_pipeline_that_is_behind_gets_an_executor_more_and_gives_it_back(
         with open_job(JobId(job.name)) as handle:
             return handle.settings.autosizing.executors
 
+    def of_a_batch() -> int:
+        with open_job(JobId(job.name)) as handle:
+            return handle.settings.autosizing.batch_records(BATCH)
+
     def sizing() -> str:
         with open_job(JobId(job.name)) as handle:
             state = handle.state()
@@ -76,8 +80,9 @@ def test_a_pipeline_that_is_behind_gets_an_executor_more_and_gives_it_back(
                 return str(client.get("/api/v1/job")["sizing"])
 
     try:
-        eventually(lambda: job.outputs(), "it runs", within_s=90)
+        eventually(lambda: job.outputs(), "it runs", within_s=150)
         eventually(lambda: there() == 1, "what Spark took at its start is given back")
+        eventually(lambda: of_a_batch() < BATCH, "shorter batches are decided", within_s=180, context=sizing)
         eventually(lambda: decided() == 2, "one more is decided", within_s=120, context=sizing)
         eventually(lambda: there() == 2, "it is there")
         eventually(lambda: decided() == 1, "it is given back", within_s=200)
@@ -90,4 +95,5 @@ def test_a_pipeline_that_is_behind_gets_an_executor_more_and_gives_it_back(
         said, _ = process.communicate(timeout=patient(90))
     for change in ("1 to 2", "2 to 1"):
         assert any(f"autosizing, {change} executors: " in reason for reason in reasons), reasons
+    assert any(f"autosizing, {BATCH} to " in reason for reason in reasons), reasons
     assert job.committed() == Counter({f"key{key}": RECORDS // KEYS for key in range(KEYS)}), said

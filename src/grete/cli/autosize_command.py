@@ -20,13 +20,16 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def _plan(options: argparse.Namespace) -> int:
-    from grete.coordinator.autosizer import rule_of
+    from grete.coordinator.autosizer import batch_rule_of, rule_of
+    from grete.coordinator.batch_sizing import BatchSizer
     from grete.coordinator.figure_file import read_figures
     from grete.coordinator.sizing import Sizer
 
     with opened_job(options) as handle:
         shown, rule = handle.job.shown, rule_of(handle.settings, len(handle.active_tasks()))
         figures = read_figures(handle.state_directory)
+        batch_rule, is_pipeline = batch_rule_of(handle.settings), handle.settings.job.is_pipeline
+        limit = handle.settings.autosizing.batch_records(batch_rule.most)
     sizer = Sizer(rule)
     found = [(one, sizing) for one in figures if (sizing := sizer.observe(one)) is not None]
     sizes = [
@@ -38,8 +41,22 @@ def _plan(options: argparse.Namespace) -> int:
         }
         for one, to in found
     ]
+    batch_sizer = BatchSizer(batch_rule)
+    batches = [
+        {"at": utc_text(round(one.at_s * 1000)), "records": limit, "wanted": to.records, "why": to.why}
+        for one in (figures if is_pipeline else ())
+        if (to := batch_sizer.observe(one, limit)) is not None
+    ]
     if options.output == "json":
-        print_json({"job": shown, "figures": len(figures), "sizes": sizes, "standing": sizer.standing})
+        print_json(
+            {
+                "job": shown,
+                "figures": len(figures),
+                "sizes": sizes,
+                "batches": batches,
+                "standing": sizer.standing,
+            }
+        )
         return 0
     if not figures:
         print(
@@ -49,6 +66,8 @@ def _plan(options: argparse.Namespace) -> int:
         return 0
     if sizes:
         print_table(("at", f"{rule.unit}s", "wanted", "why"), [tuple(row.values()) for row in sizes])
+    if batches:
+        print_table(("at", "records a batch", "wanted", "why"), [tuple(row.values()) for row in batches])
     hours = f"{utc_text(round(figures[0].at_s * 1000))} to {utc_text(round(figures[-1].at_s * 1000))}"
-    print(f"{shown}, {hours}: {len(sizes)} changes. In the end: {sizer.standing}")
+    print(f"{shown}, {hours}: {len(sizes) + len(batches)} changes. In the end: {sizer.standing}")
     return 0

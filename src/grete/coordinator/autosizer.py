@@ -1,4 +1,5 @@
-"""Decides how many containers or executors a job has, where its configuration leaves that to the coordinator."""
+"""Decides how many containers or executors a job has, and how many records a pipeline's batch, where its
+configuration leaves that to the coordinator."""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ from dataclasses import replace
 
 from grete.clock import Clock
 from grete.config.settings import Settings
+from grete.coordinator.batch_sizing import BatchRule, BatchSize, BatchSizer
+from grete.coordinator.figure_file import Figures
 from grete.coordinator.figure_meter import FigureMeter
 from grete.coordinator.sizing import Sizer, Sizing, SizingRule
 from grete.coordinator.view import View
@@ -37,6 +40,12 @@ def rule_of(settings: Settings, tasks: int) -> SizingRule:
     )
 
 
+def batch_rule_of(settings: Settings) -> BatchRule:
+    """The rule of a pipeline's batches."""
+    autosizing = settings.autosizing
+    return BatchRule(settings.task.max_records_per_batch, autosizing.lag_s, autosizing.up_after_s)
+
+
 class Autosizer:
     """Looks at the figures of a job every ten seconds. Used by the loop's thread.
 
@@ -52,6 +61,7 @@ class Autosizer:
         self._next_s = clock.monotonic_s()
         self._rule: SizingRule | None = None
         self._sizer: Sizer | None = None
+        self._batches: BatchSizer | None = None
         self._asked: int | None = None
         self._asked_at_s = 0.0
 
@@ -60,7 +70,7 @@ class Autosizer:
         """What it does, or why it does nothing; empty where it decides nothing."""
         return "" if self._sizer is None else self._sizer.standing
 
-    def look(self, settings: Settings) -> Sizing | None:
+    def look(self, settings: Settings) -> Sizing | BatchSize | None:
         """Another size, if one is needed now. Called as often as one likes."""
         if not settings.autosizing.decides:
             self._sizer = self._rule = None
@@ -83,11 +93,22 @@ class Autosizer:
         if asked is not None and not is_settled:
             self._sizer.wait(asked)
             return None
+        figures = figures._replace(at_s=now_s)
+        if (batch := self._batch_size(settings, figures)) is not None:
+            return batch
         before = self._sizer.standing
-        sizing = self._sizer.observe(figures._replace(at_s=now_s))
+        sizing = self._sizer.observe(figures)
         if sizing is None and self._sizer.standing != before:
             _log.debug("autosizing %s", self._sizer.standing)
         return sizing
+
+    def _batch_size(self, settings: Settings, figures: Figures) -> BatchSize | None:
+        if not settings.job.is_pipeline:
+            return None
+        rule = batch_rule_of(settings)
+        if self._batches is None or rule != self._batches.rule:
+            self._batches = BatchSizer(rule)
+        return self._batches.observe(figures, settings.autosizing.batch_records(rule.most))
 
 
 def _asked(settings: Settings) -> int | None:

@@ -14,7 +14,7 @@ from typing import TypeGuard
 
 from grete.clock import Clock
 from grete.config.derived import canonical_keys
-from grete.config.key_tables.autosizing import AUTOSIZING_COUNT, AUTOSIZING_EXECUTORS
+from grete.config.key_tables.autosizing import AUTOSIZING_BATCH, AUTOSIZING_COUNT, AUTOSIZING_EXECUTORS
 from grete.config.rules.changes import diff
 from grete.config.rules.validate import validate
 from grete.config.secrets import variables
@@ -22,6 +22,7 @@ from grete.config.settings import Settings
 from grete.coordinator import fencing
 from grete.coordinator.attempt import AttemptWriter, Surroundings
 from grete.coordinator.autosizer import Autosizer
+from grete.coordinator.batch_sizing import BatchSize
 from grete.coordinator.events import (
     Event,
     ModelChanged,
@@ -220,11 +221,15 @@ class CoordinatedJob:
         run_id = self._stream.run_id() or ""
         self._stream.write_config(config, run_id=run_id, reason="streams that the input regex matches")
 
-    def _resize(self, sizing: Sizing) -> None:
+    def _resize(self, sizing: Sizing | BatchSize) -> None:
         """What was decided becomes a configuration of its own, which is then followed like any."""
         in_force = self._stream.settings().raw
-        size = AUTOSIZING_EXECUTORS if self._settings.job.is_pipeline else AUTOSIZING_COUNT
-        decided = canonical_keys({**in_force, size.name: str(sizing.containers)})
+        if isinstance(sizing, BatchSize):
+            size, number = AUTOSIZING_BATCH, sizing.records
+        else:
+            size = AUTOSIZING_EXECUTORS if self._settings.job.is_pipeline else AUTOSIZING_COUNT
+            number = sizing.containers
+        decided = canonical_keys({**in_force, size.name: str(number)})
         changes = {key: value for key, value in decided.items() if in_force.get(key) != value}
         reason = f"autosizing, {sizing}"
         self._stream.change_config(changes, run_id=self._stream.run_id() or "", reason=reason)

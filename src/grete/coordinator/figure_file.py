@@ -26,6 +26,8 @@ class Figures(NamedTuple):
     """What of `behind` is one partition's, that with the most."""
     cpu: float | None = None
     """As many processors computed for StreamTasks, on average: 1.5 is one, and half of another; 0 of a pipeline."""
+    per_commit: float | None = None
+    """Records of a commit, on average; of a pipeline those of a batch."""
 
 
 _FIELDS = len(Figures._fields)
@@ -44,13 +46,15 @@ def read_figures(folder: Path) -> list[Figures]:
 def _parsed(line: str) -> Figures | None:
     try:
         numbers = [float(field) if field else None for field in line.split("\t")]
-        at_s, behind, rate, commit_s, containers, worst, cpu = numbers + [None] * (
+        at_s, behind, rate, commit_s, containers, worst, cpu, per_commit = numbers + [None] * (
             _FIELDS - max(4, len(numbers))
         )
         whole = [None if number is None else int(number) for number in (behind, containers, worst)]
     except (ValueError, OverflowError):
         return None
-    return None if at_s is None else Figures(at_s, whole[0], rate, commit_s, whole[1], whole[2], cpu)
+    return (
+        None if at_s is None else Figures(at_s, whole[0], rate, commit_s, whole[1], whole[2], cpu, per_commit)
+    )
 
 
 class FigureFile:

@@ -31,9 +31,9 @@ class FigureMeter:
         monitors, now_s = self._view.monitors, self._clock.monotonic_s()
         lag = None if monitors is None else monitors.lag
         now = self._view.containers.progress()
-        rate = commit_s = cpu = None
+        rate = commit_s = cpu = per_commit = None
         if self._before is not None:
-            rate, commit_s, cpu = _between(*self._before, now_s, now)
+            rate, commit_s, cpu, per_commit = _between(*self._before, now_s, now)
         self._before = (now_s, now)
         at_work = sum(
             (0 if of_executors else 1) if one.executors is None else one.executors
@@ -41,7 +41,7 @@ class FigureMeter:
             if one.heartbeat.is_at_work and now_s - one.at_s < _FRESH_S and self._has_tasks(id_)
         )
         behind, worst = (None, None) if lag is None else (lag.total, max(lag.by_ssp.values(), default=0))
-        return Figures(self._clock.wall_ms() / 1000, behind, rate, commit_s, at_work, worst, cpu)
+        return Figures(self._clock.wall_ms() / 1000, behind, rate, commit_s, at_work, worst, cpu, per_commit)
 
     def _has_tasks(self, container: str) -> bool:
         """Whether the model gives it tasks; a standby has copies of them."""
@@ -57,24 +57,24 @@ def _between(
     before: Mapping[str, ContainerProgress],
     now_s: float,
     now: Mapping[str, ContainerProgress],
-) -> tuple[float | None, float | None, float | None]:
-    """Records per second, seconds per commit, and processors in use.
+) -> tuple[float | None, float | None, float | None, float | None]:
+    """Records per second, seconds per commit, processors in use, and records per commit.
 
     Of a container that is new here its records count from its first heartbeat.
     """
-    records = commits = 0
+    records = new = commits = 0
     commit_s = cpu_s = 0.0
     for id_, one in now.items():
         said, old = one.heartbeat, before.get(id_)
         if old is None or old.heartbeat.epoch != said.epoch:
-            records += said.records - one.samples[0][1]
+            new += said.records - one.samples[0][1]
             continue
         records += said.records - old.heartbeat.records
         commits += one.commits.count - old.commits.count
         commit_s += one.commits.total - old.commits.total
         cpu_s += said.cpu_seconds - old.heartbeat.cpu_seconds
     took_s = now_s - before_s
-    each_s = max(0.0, commit_s) / commits if commits > 0 else None
+    each_s, each = (max(0.0, commit_s) / commits, max(0, records) / commits) if commits > 0 else (None, None)
     if took_s <= 0:
-        return None, each_s, None
-    return max(0, records) / took_s, each_s, max(0.0, cpu_s) / took_s
+        return None, each_s, None, each
+    return max(0, records + new) / took_s, each_s, max(0.0, cpu_s) / took_s, each

@@ -45,6 +45,7 @@ class Sized:
     """A job of four tasks whose containers process ten records a second each; of a pipeline its executors do."""
 
     executors: int | None = None
+    of_a_batch, batch_ms = 100, 0.0
 
     def __init__(self, home: Path, system: LocalSystem, stack: ExitStack, **more: str) -> None:
         system.create_stream(StreamSpec("in", 4))
@@ -70,7 +71,8 @@ class Sized:
     def _metrics(self) -> ReportedMetrics | UnsetType:
         if self.executors is None:
             return UNSET
-        query = {"executors": Level(self.executors), "batch-ms": Durations(self.records // 100, 1_000.0)}
+        batches = self.records // self.of_a_batch
+        query = {"executors": Level(self.executors), "batch-ms": Durations(batches, batches * self.batch_ms)}
         return ReportedMetrics({"spark.query": query}, {})
 
     def count(self) -> int:
@@ -185,6 +187,25 @@ def test_a_pipeline_gives_back_of_the_executors_that_it_has_and_not_of_those_tha
     four = {"job.autosizing.executor.count": "4", "job.autosizing.down.after.ms": "60000"}
     pipeline = SizedPipeline(make(**{"job.autosizing.policy": "outside"}), 3, **four)
     assert [why.partition(":")[0] for why in pipeline.pass_time(300)] == ["3 to 2 executors"]
+
+
+def test_a_pipeline_whose_batches_take_longer_than_its_lag_target_gets_shorter_ones(
+    make: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    most = {"task.max.records.per.batch": "2000", "job.autosizing.executor.most": "20"}
+    job = make(**{**PIPELINE, **most, "job.autosizing.lag.ms": "5000", "job.autosizing.executor.count": "20"})
+    job.executors, job.of_a_batch, job.batch_ms = 20, 2_000, 10_000.0
+    send(job, 100_000)
+    job.pass_time(60)
+    config = job.watched.stream.config()
+    assert config["job.autosizing.batch.records"] == "250"
+    assert Settings.of(config).autosizing.batch_records(2_000) == 250
+    assert Settings.of(config).autosizing.batch_records(100) == 100, "an operator's word for fewer counts"
+    off = Settings.of({**config, "job.autosizing.enabled": "false"})
+    assert off.autosizing.batch_records(2_000) == 2_000
+    said = "autosizing, 2000 to 250 records a batch: a full batch took 10 s, 200 records/s; the lag target is 5 s"
+    assert said in caplog.messages
 
 
 @pytest.mark.parametrize("off", [{}, {"job.autosizing.enabled": "false"}])

@@ -249,6 +249,7 @@ SHAPES: Mapping[str, Shape] = {
         "job": "text",
         "figures": "integer: so many were recorded, one each ten seconds",
         "sizes": [{"at": "text", "containers": "integer", "wanted": "integer", "why": "text"}],
+        "batches": [{"at": "text", "records": "integer", "wanted": "integer", "why": "text"}],
         "standing": "text: what the rule does in the end",
     },
     "job-model": [

@@ -66,7 +66,8 @@ AUTOSIZING_POLICY = Key(
     "outside",
     _LIVE,
     "Who decides: `outside` is another program, which writes the results; `lag` is the coordinator, by the keys "
-    "below: how many containers a job of StreamTasks has, and how many executors a pipeline has on a cluster.",
+    "below: how many containers a job of StreamTasks has, how many executors a pipeline has on a cluster, and how "
+    "many records its batches.",
 )
 AUTOSIZING_LEAST = Key(
     "job.autosizing.container.least", CONTAINERS, "1", _LIVE, "Never fewer containers, with the policy `lag`."
@@ -99,6 +100,15 @@ AUTOSIZING_MOST_EXECUTORS = Key(
     None,
     _LIVE,
     "Never more executors of a pipeline, with the policy `lag`, which needs it.",
+)
+AUTOSIZING_BATCH = Key(
+    "job.autosizing.batch.records",
+    NATURAL,
+    None,
+    _QUERY,
+    "Most records of a pipeline's batch, as they were decided with the policy `lag`; `task.max.records.per.batch` "
+    "where that is less.",
+    unit="records",
 )
 AUTOSIZING_LAG = Key(
     "job.autosizing.lag.ms",

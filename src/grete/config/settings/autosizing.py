@@ -19,6 +19,7 @@ class AutosizingSettings(Section):
     least_executors = Setting(keys.AUTOSIZING_LEAST_EXECUTORS)
     most_executors = OptionalSetting(keys.AUTOSIZING_MOST_EXECUTORS)
     """None where the job is none that needs it."""
+    _batch_records = OptionalSetting(keys.AUTOSIZING_BATCH)
     _lag_ms = Setting(keys.AUTOSIZING_LAG)
     _percent = Setting(keys.AUTOSIZING_UTILIZATION)
     _up_after_ms = Setting(keys.AUTOSIZING_UP_AFTER)
@@ -33,6 +34,11 @@ class AutosizingSettings(Section):
     def executors(self) -> int | None:
         """What the coordinator has decided for a pipeline; None before, and where it decides nothing."""
         return self._executors if self.decides else None
+
+    def batch_records(self, configured: int) -> int:
+        """Most records of a pipeline's batch, where so many are configured."""
+        decided = self._batch_records if self.decides else None
+        return configured if decided is None else min(decided, configured)
 
     @property
     def lag_s(self) -> float:

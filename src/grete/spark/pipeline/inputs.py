@@ -26,7 +26,8 @@ INPUT = "grete.input"
 def read_inputs(spark: SparkSession, started: Started, starting: Mapping[str, int]) -> dict[str, DataFrame]:
     """The container's inputs by `system.stream`, each from the next offsets in `starting`.
 
-    A batch takes `task.max.records.per.batch` records at most, an equal part of each input.
+    A batch takes `task.max.records.per.batch` records at most, or what autosizing has decided, an equal part of each
+    input.
 
     Raises:
         ConfigError: an input is to be read before others; no brokers, a reference to nothing.
@@ -37,7 +38,8 @@ def read_inputs(spark: SparkSession, started: Started, starting: Mapping[str, in
         ssp = SystemStreamPartition.parse(text)
         by_stream.setdefault(ssp.system_stream, {})[ssp] = offset
     _refuse_bootstrap(stream for stream in by_stream if settings.stream(stream).is_bootstrap)
-    at_most = max(1, settings.task.max_records_per_batch // max(1, len(by_stream)))
+    records = settings.autosizing.batch_records(settings.task.max_records_per_batch)
+    at_most = max(1, records // max(1, len(by_stream)))
     return {
         str(stream): _read(spark, started, settings, stream, by_stream[stream], at_most)
         for stream in sorted(by_stream)
