@@ -202,11 +202,14 @@ class ContainerService:
     def container_facts(self) -> dict[ContainerId, ContainerFacts]:
         """The facts that monitors need of the containers that should be running."""
         reported = self.progress()
+        awaited = {} if self.loop is None else self.loop.awaited
         found = {}
         for id_, slot in ({} if self.loop is None else self.loop.registry.slots()).items():
             one = reported.get(id_)
             if one is None or one.heartbeat.epoch != slot.epoch:
-                found[id_] = ContainerFacts(slot.launch)
+                found[id_] = ContainerFacts(
+                    slot.launch, is_awaited=id_ in awaited, message=awaited.get(id_, "")
+                )
             else:
                 found[id_] = ContainerFacts(
                     slot.launch,

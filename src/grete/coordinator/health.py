@@ -46,6 +46,7 @@ def standing(state: State, reported: Facts, clock_time: ClockTime) -> JobHealth:
         if (
             text := _trouble(one, state.retry, clock_time, is_at_work=_is_at_work(one, reported, id_))
             or _wait(reported.get(id_, _NO_FACTS))
+            or _queue(reported.get(id_, _NO_FACTS))
         )
     ]
     failures = max((one.failures.count for one in working.values() if _is_restarted(one)), default=0)
@@ -77,8 +78,14 @@ def _said(reported: Facts, id_: ContainerId) -> str:
 
 def _wait(facts: ContainerFacts) -> str:
     """For what a container waits that goes on by itself when it is there again."""
-    said = "" if facts.state == "failed" else facts.message.partition("\n")[0].strip()
+    said = "" if facts.state == "failed" or facts.is_awaited else facts.message.partition("\n")[0].strip()
     return f"waits until it can go on: {said}" if said else ""
+
+
+def _queue(facts: ContainerFacts) -> str:
+    """For what the cluster manager lets it wait before it begins."""
+    said = facts.message.partition("\n")[0].strip() if facts.is_awaited else ""
+    return f"has not begun, the cluster manager says: {said}" if said else ""
 
 
 def _is_restarted(container: ContainerState) -> bool:

@@ -103,6 +103,8 @@ class CoordinatorLoop:
         self.registry = HeartbeatRegistry()
         self.room: Sequence[ContainerId] = ()
         """See Launcher.room, as it was at the last turn."""
+        self.awaited: Mapping[ContainerId, str] = {}
+        """See Launcher.awaited, as it was at the last turn."""
         self.post = post
         self._on_record = on_record
         self._on_change = on_change
@@ -130,7 +132,7 @@ class CoordinatorLoop:
             launch = self._launches.get(exit_.epoch)
             if launch is not None:
                 self.handle(_ended(*launch, exit_))
-        self.room = self._launcher.room()
+        self.room, self.awaited = self._launcher.room(), self._launcher.awaited()
         if self.state.phase is Phase.RUNNING and self.room:
             self._job.fit(self.room)
         for found in self._job.poll(self.state):

@@ -69,6 +69,8 @@ _USER = "SPARK_USER"
 """Whose the coordinator's application is; its processes may be a NodeManager's user's."""
 _EXITED = re.compile(r"User application exited with status (\d+)")
 _LONGEST = 2_000
+_NOT_BEGUN = ("NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED")
+"""States of an application, begun only where it has a host as well."""
 _COMES = "waiting for AM container"
 
 
@@ -299,6 +301,7 @@ def _managed(incarnation: TaggedContainer, one: YarnApplication, going: frozense
         incarnation.container,
         incarnation.epoch,
         one.host,
+        bool(one.host) or one.state not in _NOT_BEGUN,
         None if one.is_live else _end_of(one),
         sent_away=f"node {one.host} is decommissioned" if one.am_host_http_address in going else "",
         waits_for="" if _COMES in waits_for else shortened(waits_for, _LONGEST),

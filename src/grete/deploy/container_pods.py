@@ -186,6 +186,7 @@ def _managed(pod: Object) -> ManagedContainer | None:
         ContainerId(str(number)),
         own_epoch,
         pod.spec.node_name,
+        pod.status.phase not in ("", "Pending"),
         _end_of(pod, own_epoch),
         pod.metadata.deletion_grace_period_seconds if is_leaving else None,
         is_unplaced=not pod.spec.node_name

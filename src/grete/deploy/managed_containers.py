@@ -43,6 +43,8 @@ class ManagedContainer:
     epoch: int
     host: str = ""
     """Empty while it has none."""
+    has_begun: bool = True
+    """Whether its process has been started; not while it waits for room, an image or its turn in a queue."""
     end: ManagedEnd | None = None
     leaves_within_s: float | None = None
     """So much time it has from when somebody asked for its end; None while nobody did."""

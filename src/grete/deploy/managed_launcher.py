@@ -42,6 +42,8 @@ class _Launched:
     """Whether somebody else ends it, as one who drains its host."""
     gone_by_s: float | None = None
     """On the monotonic clock; None while nobody ends it."""
+    has_begun: bool = False
+    """Whether the manager has started its process."""
     said: str = ""
     unplaced_s: float | None = None
     """Since when no host takes it, on the monotonic clock."""
@@ -133,8 +135,14 @@ class ManagedLauncher(Launcher):
         if there is None or there.uid != (uid or there.uid) or there.epoch != container.epoch:
             return False
         with self._lock:
-            self._known[container.container_id] = _Launched(container, name, there.uid)
+            known = _Launched(container, name, there.uid, has_begun=there.has_begun, said=there.waits_for)
+            self._known[container.container_id] = known
         return True
+
+    def awaited(self) -> Mapping[ContainerId, str]:
+        """See Launcher. One that is to be killed is not awaited any more."""
+        known = self._known.copy()  # whole, though the thread may change it meanwhile
+        return {id_: own.said for id_, own in known.items() if not (own.has_begun or own.is_killed)}
 
     def abandon(self) -> None:
         """See Launcher."""
@@ -235,6 +243,7 @@ class ManagedLauncher(Launcher):
             if not own.uid:
                 continue
             there = found.get(own.name)
+            own.has_begun = own.has_begun or (there is not None and there.has_begun)
             if there is None or there.uid != own.uid:
                 self._lose(own, _why(own, f"{self.managed.kind} {own.name} was removed, and said nothing"))
             elif there.end is not None:

@@ -99,6 +99,13 @@ class Launcher(ABC):
         """
         return ()
 
+    def awaited(self) -> Mapping[ContainerId, str]:
+        """The containers that a cluster manager has not begun yet, each with why it waits, as far as that is said.
+
+        Does not block. Nothing of them can be heard, so they are not silent, however long that takes.
+        """
+        return {}
+
     @abstractmethod
     def abandon(self) -> None:
         """Forget every container and leave those running that another launcher can adopt."""

@@ -52,7 +52,7 @@ class Sized:
         self.system, self.running, self.records = system, 1, 0
         self.watched = Watched(home, stack, config={**CONFIG, **more})
         slots = SimpleNamespace(slots=dict)
-        self.watched.view.containers.loop = SimpleNamespace(registry=slots, state=IN_FORCE)  # type: ignore[assignment]
+        self.watched.view.containers.loop = SimpleNamespace(registry=slots, state=IN_FORCE, awaited={})  # type: ignore[assignment]
 
     def pass_time(self, seconds: int) -> list[ModelChanged]:
         """Every ten seconds all containers that run say so; the models that the loop gets."""

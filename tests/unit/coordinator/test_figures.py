@@ -45,7 +45,7 @@ def test_a_line_that_a_crash_has_cut_off_costs_that_line(tmp_path: Path, torn: b
 
 @pytest.mark.parametrize(
     "line",
-    ["", "x\t1\t2\t3", "\t1\t2\t3", "1\t2\t3", "1\t2\t3\t4\t5\t6\t7\t8", "1\tinf\t2\t3", "1\tnan\t2\t3"],
+    ["", "x\t1\t2\t3", "\t1\t2\t3", "1\t2\t3", "1\t2\t3\t4\t5\t6\t7\t8\t9", "1\tinf\t2\t3", "1\tnan\t2\t3"],
 )
 def test_a_line_that_says_nothing_is_left_out(tmp_path: Path, line: str) -> None:
     (tmp_path / "figures.tsv").write_text(f"1\t5\t12.5\t\n{line}\n2\t5\t12.5\t\n")

@@ -56,6 +56,13 @@ def test_a_job_starts_spark_until_its_query_runs() -> None:
     assert standing(state, {ZERO: said("paused")}) == JobHealth(RUNNING)
 
 
+def test_a_job_whose_container_is_not_begun_by_its_cluster_manager_says_why() -> None:
+    waits = ContainerFacts(1, is_awaited=True, message="0/3 nodes are available\nand so on")
+    said_so = "has not begun, the cluster manager says: 0/3 nodes are available"
+    assert standing(started(ZERO), {ZERO: waits}) == JobHealth(STARTING, said_so)
+    assert standing(started(ZERO), {ZERO: ContainerFacts(1, is_awaited=True)}) == JobHealth(STARTING)
+
+
 def test_a_job_that_fails_says_how_often_it_may_and_why() -> None:
     third = failed(started(ZERO), 3)
     again_at_s = third.containers[ZERO].failures.at_s + 4

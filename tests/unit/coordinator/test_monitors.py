@@ -134,6 +134,19 @@ def test_a_container_that_never_spoke_is_silent_from_when_it_was_launched() -> N
     assert monitor.observe({C0: ContainerFacts(8)}, 190, silent_after_s=60) == (SilentContainer(C0, 8, 60),)
 
 
+def test_a_container_that_its_cluster_manager_has_not_begun_is_not_silent_however_long_that_takes() -> None:
+    """One in a full queue was killed after a minute and asked for anew, as the last in the queue each time."""
+    monitor = ContainerLivenessMonitor()
+    awaited = {C0: ContainerFacts(7, is_awaited=True, message="the queue is full")}
+    assert monitor.observe({C0: ContainerFacts(7)}, 0, silent_after_s=60) == ()
+    for now_s in (1, 61, 10_000):
+        assert monitor.observe(awaited, now_s, silent_after_s=60) == ()
+    assert monitor.observe({C0: ContainerFacts(7)}, 10_001, silent_after_s=60) == ()
+    assert monitor.observe({C0: ContainerFacts(7)}, 10_060, silent_after_s=60) == ()
+    begun = monitor.observe({C0: ContainerFacts(7)}, 10_061, silent_after_s=60)
+    assert begun == (SilentContainer(C0, 7, 60),)
+
+
 STUCK = ContainerFacts(7, state="running", batch_id=3, lag=12)
 
 

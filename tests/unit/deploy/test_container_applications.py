@@ -367,15 +367,21 @@ def test_the_next_leader_adopts_what_was_submitted_and_ends_what_nobody_adopted(
 
 def test_why_one_is_not_begun_is_said_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
     """The usual trap: each application has a master, and a queue has room for a tenth of its memory for those."""
-    world.starts(start())
+    world.launcher.start(start())
+    world.manager.accept(start())
     full = "Application is not yet activated. Queue's AM resource limit exceeded."
-    world.manager.becomes(1, state="ACCEPTED", diagnostics=full)
+    world.manager.becomes(1, state="ACCEPTED", diagnostics=full, am_host_http_address="")
+    world.turns_until(lambda: world.launcher.awaited() == {ZERO: full})
     for _ in range(3):
         assert world.launcher.look() == []
+    assert world.launcher.awaited() == {ZERO: full}
     world.manager.becomes(
-        1, diagnostics="AM container is launched, waiting for AM container to Register with RM"
+        1,
+        diagnostics="AM container is launched, waiting for AM container to Register with RM",
+        am_host_http_address="node-1:8042",
     )
     assert world.launcher.look() == []
+    assert world.launcher.awaited() == {}, "its process has been started"
     assert [record.message.count(full) for record in caplog.records if "waits" in record.message] == [1]
 
 

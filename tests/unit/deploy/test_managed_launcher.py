@@ -340,6 +340,7 @@ def test_a_pod_whose_removal_failed_is_removed_when_it_is_seen_again(world: Worl
 
 def test_why_a_pod_waits_is_said_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.launcher.start(start())
+    assert world.launcher.awaited() == {ZERO: ""}
     waiting = {"reason": "ImagePullBackOff", "message": "no such image"}
     no_room = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
     world.pod()["status"] = {"phase": "Pending", "conditions": [no_room]}
@@ -349,6 +350,22 @@ def test_why_a_pod_waits_is_said_once(world: World, caplog: pytest.LogCaptureFix
     world.launcher.look()
     said = [one.getMessage().partition("waits: ")[2] for one in caplog.records if "waits" in one.getMessage()]
     assert said == ["Unschedulable 0/3 nodes", "ImagePullBackOff no such image"]
+    assert world.launcher.awaited() == {ZERO: "ImagePullBackOff no such image"}
+    successor = TurnedLauncher(world.pods, world.clock, LEADERSHIP + 1)
+    assert successor.adopt(start(), world.launcher.handle(ZERO))
+    assert successor.awaited() == {ZERO: "ImagePullBackOff no such image"}
+    world.pod()["status"] = {"phase": "Running"}
+    for launcher in (world.launcher, successor):
+        launcher.look()
+        assert launcher.awaited() == {}, "it has begun, and has to be heard of"
+
+
+def test_a_pod_that_could_not_be_asked_for_or_is_killed_before_it_begins(world: World) -> None:
+    world.server.problem = CoordinationUnreachable("no answer")
+    world.launcher.start(start())
+    assert world.launcher.awaited() == {ZERO: ""}
+    world.launcher.kill(ZERO)
+    assert world.launcher.awaited() == {}, "and its end is waited for as long as that of any other"
 
 
 def test_a_pod_is_on_the_host_that_was_asked_for_or_near_its_stores(world: World) -> None:

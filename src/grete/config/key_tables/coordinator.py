@@ -139,7 +139,8 @@ MONITOR_CONTAINER_SILENT_MS = Key(
     INTEGER,
     "60000",
     _LIVE,
-    "A container without a heartbeat for so long is silent; 0 and less looks at none.",
+    "A container without a heartbeat for so long is silent; 0 and less looks at none. It counts from when a cluster "
+    "manager has begun the container.",
     unit="ms",
 )
 MONITOR_QUERY_STUCK_MS = Key(

@@ -26,6 +26,8 @@ class ContainerFacts:
     batch_id: int = -1
     lag: int | None = None
     message: str = ""
+    is_awaited: bool = False
+    """Whether its cluster manager has not begun it yet; `message` says why, as far as that is known."""
 
 
 Facts = Mapping[ContainerId, ContainerFacts]
@@ -58,7 +60,11 @@ class _Watches:
 
 
 class ContainerLivenessMonitor:
-    """No heartbeat for too long, counted from the launch (when it was seen first) or the last heartbeat."""
+    """No heartbeat for too long, counted from the launch (when it was seen first) or the last heartbeat.
+
+    Of one that a cluster manager runs, from when it has begun: in a full queue it may wait for hours, and whoever
+    takes it for dead and asks anew is the last in the queue each time.
+    """
 
     def __init__(self) -> None:
         self._watches = _Watches()
@@ -66,13 +72,13 @@ class ContainerLivenessMonitor:
     def observe(self, facts: Facts, now_s: float, *, silent_after_s: float) -> tuple[SilentContainer, ...]:
         """Judge every container."""
         watches = self._watches.update(
-            {id_: (seen.launch, seen.heartbeat_s) for id_, seen in facts.items()}, now_s
+            {id_: (seen.launch, seen.heartbeat_s, seen.is_awaited) for id_, seen in facts.items()}, now_s
         )
         found = []
         for id_, watch in watches.items():
             heartbeat_s = facts[id_].heartbeat_s
             silent_s = now_s - (watch.since_s if heartbeat_s is None else heartbeat_s)
-            if silent_s >= silent_after_s and not watch.reported:
+            if silent_s >= silent_after_s and not (watch.reported or facts[id_].is_awaited):
                 watch.reported = True
                 found.append(SilentContainer(id_, facts[id_].launch, silent_s))
         return tuple(found)
