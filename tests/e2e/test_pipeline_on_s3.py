@@ -18,9 +18,8 @@ from grete.model.streams import StreamSpec
 from grete.spark.sinks.file_list import LIST
 from grete.systems.base import Message
 from grete.systems.local.system import LocalSystem
-from grete.testing.server_cluster import jars_directory
 from grete.testing.waiting import eventually, patient
-from grete_workbench.object_stores import KEY, ObjectStore
+from grete_workbench.object_stores import ObjectStore, of_spark
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(900)]
 RECORDS, BATCH = 300, 25
@@ -73,15 +72,7 @@ def store(tmp_path: Path) -> Iterator[ObjectStore]:
 @pytest.fixture
 def of_s3(store: ObjectStore) -> dict[str, str]:
     """Spark's settings by which it reaches the store."""
-    jars = sorted(map(str, jars_directory("GRETE_SPARK_S3_JARS", "spark-s3-3.5.0").glob("*.jar")))
-    return {
-        "spark.jars": ",".join(jars),
-        "spark.hadoop.fs.s3a.endpoint": f"http://{store.bootstrap}",
-        "spark.hadoop.fs.s3a.endpoint.region": "eu-central-1",
-        "spark.hadoop.fs.s3a.path.style.access": "true",
-        "spark.hadoop.fs.s3a.access.key": KEY["AWS_ACCESS_KEY_ID"],
-        "spark.hadoop.fs.s3a.secret.key": KEY["AWS_SECRET_ACCESS_KEY"],
-    }
+    return of_spark(store)
 
 
 @pytest.fixture

@@ -37,6 +37,7 @@ from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually, patient
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(300)]
+MADE_IN_STEPS = ("clone.made", "clone.store-copied", "clone.checkpoints-written")
 
 
 def sparkless(*words: str) -> subprocess.Popen[str]:
@@ -70,6 +71,20 @@ def processed(job: JobId) -> int:
     with contextlib.suppress(JobNotFound), open_job(job) as handle:
         return sum(int(o) + 1 for c in handle.checkpoints.read().values() for o in c.offsets.values())
     return 0
+
+
+def killed_clone(job: Job, folder: Path, point: str) -> None:
+    """A clone is asked for by another process, which is killed there."""
+    asked = ["job", "clone", "--job", job.id.name, "--as", f"{job.id.name}-2", "--from", "checkpoint"]
+    file = folder / "clone.properties"
+    killed = subprocess.run(
+        [sys.executable, "-m", "grete.cli.main", *asked, "--to-file", str(file)],
+        env=os.environ | {"GRETE_FAILPOINT": f"{point}:kill"},
+        capture_output=True,
+        text=True,
+        timeout=patient(60),
+    )
+    assert (killed.returncode, file.exists()) == (-signal.SIGKILL, False), killed.stderr
 
 
 def cloned(job: Job, folder: Path, *words: str, code: int = 0) -> tuple[Path, str]:
@@ -154,7 +169,10 @@ def test_on_kafka_a_clone_begins_with_the_offsets_and_stores_of_its_original(
 def test_a_job_goes_on_while_its_clone_begins_with_one_of_its_commits(
     kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each record is counted once by both: before the commit by the job, and behind it by each."""
+    """Each record is counted once by both: before the commit by the job, and behind it by each.
+
+    The clone is killed at each step of its making, and asked for again, while the job goes further each time.
+    """
     with job_on(kafka, tmp_path, monkeypatch) as job:
         job.send(300)
         first = job.submit()
@@ -170,6 +188,8 @@ def test_a_job_goes_on_while_its_clone_begins_with_one_of_its_commits(
         sending = threading.Thread(target=send)
         sending.start()
         try:
+            for point in MADE_IN_STEPS:
+                killed_clone(job, tmp_path, point)
             _, name = cloned(job, tmp_path, "--from", "checkpoint")
         finally:
             is_made.set()
@@ -207,7 +227,7 @@ def test_a_clone_that_was_killed_while_it_was_made_is_asked_for_again_and_goes_o
     job.fill(500)
     run(job)
     words = ("job", "clone", "--as", "counter-2", "--from", "checkpoint", "--to-file", str(file))
-    for point in ("clone.made", "clone.store-copied", "clone.checkpoints-written"):
+    for point in MADE_IN_STEPS:
         killed = job.grete(*words, GRETE_FAILPOINT=f"{point}:kill")
         assert (killed.returncode, file.exists()) == (-signal.SIGKILL, False), killed.stderr
     made = job.grete(*words)

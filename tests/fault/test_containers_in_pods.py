@@ -14,7 +14,7 @@ from tests.fault.job_on_kafka import PATIENT
 from tests.support.deployed_job import DeployedJob, PodNode, job_on_kubernetes
 
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.waiting import eventually
+from grete.testing.waiting import eventually, patient
 from grete_workbench.kube_apiserver import KubeApiServer
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(500)]
@@ -28,6 +28,7 @@ KILLED_AT = (
     "executor.before-commit",
     "executor.committed",
 )
+SILENT_S = 15.0
 SEVERAL = {"spark.executor.cores": "1", "job.container.count": "2"}
 
 
@@ -50,6 +51,13 @@ def containers(job: DeployedJob) -> dict[str, str]:
     [found] = job.answer("deploy", "status")
     running = [one for one in found["containers"] if one["state"].startswith("running")]
     return {one["container"]: one["where"].partition(" ")[0] for one in running}
+
+
+def places(job: DeployedJob) -> dict[str, str]:
+    """The pods of containers that have not ended, by the containers' numbers."""
+    [found] = job.answer("deploy", "status")
+    there = [one for one in found["containers"] if not one["state"].startswith("terminated")]
+    return {one["container"]: one["where"].partition(" ")[0] for one in there}
 
 
 def pid(job: DeployedJob, pod: str) -> int:
@@ -141,6 +149,41 @@ def test_a_drained_node_a_lost_one_and_more_containers_cost_no_record(
     job.nodes.append(PodNode(kubernetes, job.namespace, job.pods, 3))
     lose(job, kubernetes, muted, PodNode.mute)
     lose(job, kubernetes, node_of(job, containers(job)["1"]), PodNode.kill)
+    job.assert_each_counted_once()
+    assert job.answer("deploy", "kill") == {"ended": [name]}
+
+
+def test_a_container_for_which_no_node_has_room_is_asked_for_once_and_begins_when_there_is_some(
+    job: DeployedJob, kubernetes: KubeApiServer
+) -> None:
+    """It waits for longer than a container may be silent, as for a node that the cluster's autoscaler adds."""
+    job.configure({"job.coordinator.monitor-container.silent.ms": str(round(patient(SILENT_S) * 1000))})
+    job.send(200)
+    name = job.answer("deploy", "apply")["id"]
+    job.await_counted(job.pod_logs)
+    first = containers(job)
+
+    def cordon(is_closed: bool) -> None:
+        node = kubernetes.call("GET", "/api/v1/nodes/node-1")
+        kubernetes.call("PUT", "/api/v1/nodes/node-1", node | {"spec": {"unschedulable": is_closed}})
+
+    def status() -> str:
+        return job.run("status").stdout
+
+    cordon(is_closed=True)
+    os.kill(pid(job, first["0"]), signal.SIGKILL)
+    said = "has not begun, the cluster manager says: Unschedulable 0/1 nodes are available"
+    eventually(lambda: said in status(), "it is said why it waits", context=status)
+    waiting = places(job)["0"]
+    time.sleep(2.5 * patient(SILENT_S))
+    assert said in status()
+    assert places(job)["0"] == waiting, "nothing else was asked for meanwhile"
+    cordon(is_closed=False)
+    job.send(200)
+    job.await_counted(job.pod_logs)
+    assert containers(job)["0"] == waiting
+    [ended] = [row.details for row in job.history() if row.event == "container-exited"]
+    assert ended["exit_code"] == "-9", ended
     job.assert_each_counted_once()
     assert job.answer("deploy", "kill") == {"ended": [name]}
 

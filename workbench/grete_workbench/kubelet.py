@@ -75,6 +75,8 @@ class Kubelet:
     number: int = 1
     _pods: dict[str, _Pod] = field(default_factory=dict)
     _addresses: int = 0
+    _is_cordoned: bool = False
+    """As by `kubectl cordon`: what runs goes on, and nothing new comes."""
 
     @property
     def name(self) -> str:
@@ -94,7 +96,8 @@ class Kubelet:
         for one in sets:
             self._keep_one(one, pods)
         owners = {each["metadata"]["uid"] for each in (*sets, *pods)}
-        nodes = {each["metadata"]["name"] for each in self._items("/api/v1/nodes")}
+        found = {each["metadata"]["name"]: each.get("spec", {}) for each in self._items("/api/v1/nodes")}
+        self._is_cordoned, nodes = found.get(self.name, {}).get("unschedulable", False), set(found)
         for pod in pods:
             node = pod["spec"].get("nodeName", self.name)
             if node == self.name:
@@ -142,7 +145,10 @@ class Kubelet:
             wanted = _required(pod)
             if wanted and self.name not in wanted:
                 if not wanted & nodes:
-                    self._report_unschedulable(pod)
+                    self._report_unschedulable(pod, "no such node")
+                return
+            if self._is_cordoned:
+                self._report_unschedulable(pod, "0/1 nodes are available: 1 node(s) were unschedulable")
                 return
             target = {"kind": "Node", "name": self.name}
             self._call(
@@ -226,12 +232,12 @@ class Kubelet:
         document = {"status": {**status, "containerStatuses": [{**named, **of_container}]}}
         self._request("PATCH", _path(pod, "/status"), document, _MERGE)
 
-    def _report_unschedulable(self, pod: Object) -> None:
+    def _report_unschedulable(self, pod: Object, message: str) -> None:
         condition = {
             "type": "PodScheduled",
             "status": "False",
             "reason": "Unschedulable",
-            "message": "no such node",
+            "message": message,
         }
         self._request("PATCH", _path(pod, "/status"), {"status": {"conditions": [condition]}}, _MERGE)
 

@@ -20,6 +20,19 @@ KEY = {"AWS_ACCESS_KEY_ID": "grete", "AWS_SECRET_ACCESS_KEY": "only-of-the-tests
 _CALL_S = 10.0
 
 
+def of_spark(store: ObjectStore) -> dict[str, str]:
+    """Settings by which Spark reaches a store that speaks S3, as `s3a://BUCKET`; jars of `make services`."""
+    jars = sorted(map(str, jars_directory("GRETE_SPARK_S3_JARS", "spark-s3-3.5.0").glob("*.jar")))
+    own = {
+        "endpoint": f"http://{store.bootstrap}",
+        "endpoint.region": "eu-central-1",
+        "path.style.access": "true",
+        "access.key": KEY["AWS_ACCESS_KEY_ID"],
+        "secret.key": KEY["AWS_SECRET_ACCESS_KEY"],
+    }
+    return {"spark.jars": ",".join(jars)} | {f"spark.hadoop.fs.s3a.{name}": own[name] for name in own}
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectStoreNode(ServerNode):
     """The gateway and where it listens."""

@@ -43,14 +43,19 @@ def standing(state: State, reported: Facts, clock_time: ClockTime) -> JobHealth:
     troubles = [
         f"container {id_} {text}" if several else text
         for id_, one in sorted(working.items())
-        if (
-            text := _trouble(one, state.retry, clock_time, is_at_work=_is_at_work(one, reported, id_))
-            or _wait(reported.get(id_, _NO_FACTS))
-            or _queue(reported.get(id_, _NO_FACTS))
-        )
+        if (text := _text(one, state.retry, clock_time, reported, id_))
     ]
     failures = max((one.failures.count for one in working.values() if _is_restarted(one)), default=0)
     return JobHealth(_word(working, reported), shortened("; ".join(troubles), _LONGEST), failures)
+
+
+def _text(
+    container: ContainerState, policy: RetryPolicy, clock_time: ClockTime, reported: Facts, id_: ContainerId
+) -> str:
+    """What is not as it should be with it; empty where nothing is."""
+    facts = reported.get(id_, _NO_FACTS)
+    trouble = _trouble(container, policy, clock_time, is_at_work=_is_at_work(container, reported, id_))
+    return "; ".join(filter(None, (trouble or _wait(facts), _queue(facts))))
 
 
 def _is_standby(state: State, id_: ContainerId) -> bool:

@@ -61,6 +61,10 @@ def test_a_job_whose_container_is_not_begun_by_its_cluster_manager_says_why() ->
     said_so = "has not begun, the cluster manager says: 0/3 nodes are available"
     assert standing(started(ZERO), {ZERO: waits}) == JobHealth(STARTING, said_so)
     assert standing(started(ZERO), {ZERO: ContainerFacts(1, is_awaited=True)}) == JobHealth(STARTING)
+    restarted = standing(failed(started(ZERO)), {ZERO: waits})
+    assert restarted.word == RESTARTING
+    assert restarted.message.startswith("restarting 1/")
+    assert restarted.message.endswith(f"{WHY}; {said_so}")
 
 
 def test_a_job_that_fails_says_how_often_it_may_and_why() -> None:
