@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -91,18 +90,15 @@ class ListedFilesSink:
         if batch.id in self._list:
             compute_only(rows)
             return ()
-        noted = self._of_owner / str(self._fence.epoch) / f"{batch.id}-{uuid.uuid4().hex[:8]}"
         folder = f"{self._path}/{COLUMN}={batch.id}"
         try:
-            write_unlisted(self._spark, rows, self._settings, folder, str(noted))
-            lines = (noted / "0").read_bytes().decode().splitlines()[1:]
-        except (PySparkException, Py4JError, FileNotFoundError):
-            self._refuse_later()  # it removes what earlier ones have noted
+            lines = write_unlisted(self._spark, rows, self._settings, folder)
+        except (PySparkException, Py4JError):
+            self._refuse_later()
             raise
         failpoint("sink.staged")
         self._list.add(lines, batch.id)
         failpoint("sink.committed")
-        noted.remove()
         return ()
 
     def _claim(self, batch: Batch) -> None:

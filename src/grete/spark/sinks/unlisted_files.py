@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from py4j.java_gateway import is_instance_of
@@ -17,10 +20,11 @@ _VERSION = 1
 
 
 def write_unlisted(
-    spark: SparkSession, rows: DataFrame, settings: OutputSettings, folder: str, noted: str
-) -> None:
-    """Write the rows into `folder`; the lines of the files, as `FileList` has them, are in `noted`/0 then.
+    spark: SparkSession, rows: DataFrame, settings: OutputSettings, folder: str
+) -> Sequence[str]:
+    """Write the rows into `folder`; returns the lines of the files, as `FileList` has them.
 
+    Spark's driver notes them by itself, on a disk of its own: in the store that would be eight requests more.
     A task that is done again writes under other names, and what failed or was done twice is in no line. Other writers
     of the same folder do not matter, since nothing of it is looked at.
 
@@ -28,6 +32,12 @@ def write_unlisted(
         ConfigError: the format is none of files, or a column of `partition.by` is not there.
         Py4JError, PySparkException: what Spark says.
     """
+    with TemporaryDirectory(prefix="grete-files-") as noted:
+        _write(spark, rows, settings, folder, Path(noted, "list").as_uri())
+        return Path(noted, "list", "0").read_text().splitlines()[1:]
+
+
+def _write(spark: SparkSession, rows: DataFrame, settings: OutputSettings, folder: str, noted: str) -> None:
     jvm, session = jvm_of(spark), java_session(spark)
     sources, streaming = (
         jvm.org.apache.spark.sql.execution.datasources,
