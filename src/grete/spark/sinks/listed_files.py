@@ -132,6 +132,9 @@ class ListedFilesSink:
     def _refuse_later(self) -> None:
         seen = max((int(name) for name in self._epochs.names() if name.isdigit()), default=0)
         if seen > self._fence.epoch:
+            self._is_claimed = (
+                False  # so the next batch is refused as well, though its successor has listed it
+            )
             raise Fenced(f"{self._of_owner}", epoch=self._fence.epoch, seen=seen)
 
     def _objects(self, folder: HadoopLocation) -> Objects:
