@@ -70,7 +70,7 @@ def test_a_pipeline_that_is_behind_gets_shorter_batches_and_an_executor_more_and
 
     def of_a_batch() -> int:
         with open_job(JobId(job.name)) as handle:
-            return handle.settings.autosizing.batch_records(BATCH)
+            return handle.settings.autosizing.batch_records
 
     def sizing() -> str:
         with open_job(JobId(job.name)) as handle:

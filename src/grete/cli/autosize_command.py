@@ -29,7 +29,7 @@ def _plan(options: argparse.Namespace) -> int:
         shown, rule = handle.job.shown, rule_of(handle.settings, len(handle.active_tasks()))
         figures = read_figures(handle.state_directory)
         batch_rule, is_pipeline = batch_rule_of(handle.settings), handle.settings.job.is_pipeline
-        limit = handle.settings.autosizing.batch_records(batch_rule.most)
+        limit = handle.settings.autosizing.batch_records
     sizer = Sizer(rule)
     found = [(one, sizing) for one in figures if (sizing := sizer.observe(one)) is not None]
     sizes = [

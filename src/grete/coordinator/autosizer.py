@@ -108,7 +108,7 @@ class Autosizer:
         rule = batch_rule_of(settings)
         if self._batches is None or rule != self._batches.rule:
             self._batches = BatchSizer(rule)
-        return self._batches.observe(figures, settings.autosizing.batch_records(rule.most))
+        return self._batches.observe(figures, settings.autosizing.batch_records)
 
 
 def _asked(settings: Settings) -> int | None:

@@ -200,10 +200,11 @@ def test_a_pipeline_whose_batches_take_longer_than_its_lag_target_gets_shorter_o
     job.pass_time(60)
     config = job.watched.stream.config()
     assert config["job.autosizing.batch.records"] == "250"
-    assert Settings.of(config).autosizing.batch_records(2_000) == 250
-    assert Settings.of(config).autosizing.batch_records(100) == 100, "an operator's word for fewer counts"
+    assert Settings.of(config).autosizing.batch_records == 250
+    fewer = Settings.of({**config, "task.max.records.per.batch": "100"})
+    assert fewer.autosizing.batch_records == 100, "an operator's word for fewer counts"
     off = Settings.of({**config, "job.autosizing.enabled": "false"})
-    assert off.autosizing.batch_records(2_000) == 2_000
+    assert off.autosizing.batch_records == 2_000
     said = "autosizing, 2000 to 250 records a batch: a full batch took 10 s, 200 records/s; the lag target is 5 s"
     assert said in caplog.messages
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from grete.config.choices import SizingPolicy
 from grete.config.key_tables import autosizing as keys
+from grete.config.key_tables.task import MAX_RECORDS
 from grete.config.settings.section import OptionalSetting, Section, Setting
 
 
@@ -20,6 +21,7 @@ class AutosizingSettings(Section):
     most_executors = OptionalSetting(keys.AUTOSIZING_MOST_EXECUTORS)
     """None where the job is none that needs it."""
     _batch_records = OptionalSetting(keys.AUTOSIZING_BATCH)
+    _configured_records = Setting(MAX_RECORDS)
     _lag_ms = Setting(keys.AUTOSIZING_LAG)
     _percent = Setting(keys.AUTOSIZING_UTILIZATION)
     _up_after_ms = Setting(keys.AUTOSIZING_UP_AFTER)
@@ -35,10 +37,11 @@ class AutosizingSettings(Section):
         """What the coordinator has decided for a pipeline; None before, and where it decides nothing."""
         return self._executors if self.decides else None
 
-    def batch_records(self, configured: int) -> int:
-        """Most records of a pipeline's batch, where so many are configured."""
+    @property
+    def batch_records(self) -> int:
+        """Most records of a pipeline's batch: what was decided, and never more than is configured."""
         decided = self._batch_records if self.decides else None
-        return configured if decided is None else min(decided, configured)
+        return self._configured_records if decided is None else min(decided, self._configured_records)
 
     @property
     def lag_s(self) -> float:

@@ -38,8 +38,7 @@ def read_inputs(spark: SparkSession, started: Started, starting: Mapping[str, in
         ssp = SystemStreamPartition.parse(text)
         by_stream.setdefault(ssp.system_stream, {})[ssp] = offset
     _refuse_bootstrap(stream for stream in by_stream if settings.stream(stream).is_bootstrap)
-    records = settings.autosizing.batch_records(settings.task.max_records_per_batch)
-    at_most = max(1, records // max(1, len(by_stream)))
+    at_most = max(1, settings.autosizing.batch_records // max(1, len(by_stream)))
     return {
         str(stream): _read(spark, started, settings, stream, by_stream[stream], at_most)
         for stream in sorted(by_stream)

@@ -91,14 +91,14 @@ class FileList:
                 f"without it: put it back from a version or a copy of the folder"
             )
 
-    def begin(self, first: Sequence[str]) -> None:
-        """Add an entry that says nothing but that its number is taken; the list's first one has the lines `first`.
+    def begin(self, first: Callable[[], Sequence[str]]) -> None:
+        """Add an entry that says nothing but that its number is taken; the list's first one has the lines of `first`.
 
         Raises:
             See `add`.
         """
         self._catch_up()
-        while not self._added(first if self._next == 0 else ()):
+        while not self._added(first() if self._next == 0 else ()):
             continue
 
     def add(self, lines: Sequence[str], batch: str) -> None:
@@ -139,7 +139,7 @@ class FileList:
         return {int(match[1]): match[0] for match in matches}
 
     def _read(self, name: str) -> list[str]:
-        version, *lines = self._objects.read(name).decode().splitlines() or [""]
+        version, *lines = self._objects.read(name).decode(errors="replace").splitlines() or [""]
         if version != _VERSION:
             raise JobError(f"{self._objects}/{name} is no list of files that Spark 3 or 4 has written")
         return lines

@@ -74,8 +74,7 @@ class ListedFilesSink:
         )
         self._of_owner = self._path / STAGING / owner
         self._epochs = self._objects(self._of_owner / "epochs")
-        self._entries = self._objects(self._path / LIST)
-        self._list = FileList(self._entries, BATCH_OF, self._refuse_later)
+        self._list = FileList(self._objects(self._path / LIST), BATCH_OF, self._refuse_later)
         self._is_claimed = False
 
     def write(self, rows: DataFrame, batch: Batch) -> Iterable[SegmentWrite]:
@@ -104,8 +103,7 @@ class ListedFilesSink:
     def _claim(self, batch: Batch) -> None:
         """Take the place of every earlier incarnation. What it has listed is there, and nothing more will be."""
         self._epochs.create(str(self._fence.epoch), b"")
-        is_new = not self._entries.names()
-        self._list.begin(self._published_by_rename(batch) if is_new else ())
+        self._list.begin(lambda: self._published_by_rename(batch))
         self._is_claimed = True
         self._remove_earlier()
 
@@ -132,9 +130,7 @@ class ListedFilesSink:
     def _refuse_later(self) -> None:
         seen = max((int(name) for name in self._epochs.names() if name.isdigit()), default=0)
         if seen > self._fence.epoch:
-            self._is_claimed = (
-                False  # so the next batch is refused as well, though its successor has listed it
-            )
+            self._is_claimed = False  # a batch that the successor has listed is refused as well
             raise Fenced(f"{self._of_owner}", epoch=self._fence.epoch, seen=seen)
 
     def _objects(self, folder: HadoopLocation) -> Objects:
