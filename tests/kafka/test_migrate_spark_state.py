@@ -9,13 +9,15 @@ import signal
 import subprocess
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from tests.kafka.test_migrate_spark import PROPERTIES, Query, said, values_in
+from tests.kafka.test_migrate_spark import PROPERTIES, Killed, Query, said, values_in
 
 from grete.cli.main import main
 from grete.testing.kafka_broker import KafkaCluster
@@ -50,6 +52,10 @@ def windows(rows):
     return summed(timed.dropDuplicatesWithinWatermark(["number"]), F.col("number") % 3)
 
 
+def merged(first, second):
+    return windows(second.union(first))
+
+
 def one_operator_less(rows):
     return summed(parsed(rows).withWatermark("at", "1 minute"), F.col("number") % 3)
 
@@ -72,6 +78,10 @@ def the_other_way_round(first, second):
 
 def with_files(rows):
     return rows.select(rows["value"].cast("string")).union(rows.sparkSession.readStream.text("FOLDER"))
+
+
+def merged_with_files(first, second):
+    return with_files(second.union(first))
 
 
 class Totals(StatefulProcessor):
@@ -112,6 +122,8 @@ class Stateful(Query):
 
     function = "windows"
     mode = "append"
+    of_one = ""
+    """The function that makes the same of one source, which subscribes to all topics."""
 
     def prepare(self, folder: Path) -> ModuleType:
         """The application's module, by which the plain query is made as well."""
@@ -127,12 +139,12 @@ class Stateful(Query):
     def frame(self) -> DataFrame:
         inputs = [
             self.spark.readStream.format("kafka")
-            .options(**{"kafka.bootstrap.servers": self.bootstrap, "subscribe": topic})
+            .options(**{"kafka.bootstrap.servers": self.bootstrap, "subscribe": topics})
             .options(startingOffsets="earliest", maxOffsetsPerTrigger="40")
             .load()
-            for topic in self.topics
+            for topics in ([",".join(self.topics)] if self.of_one else self.topics)
         ]
-        made: DataFrame = getattr(self.module, self.function)(*inputs)
+        made: DataFrame = getattr(self.module, self.of_one or self.function)(*inputs)
         return made
 
     def final(self, rows: Sequence[str]) -> list[str]:
@@ -142,17 +154,20 @@ class Stateful(Query):
         last = {row["k"]: row for row in sorted(map(json.loads, rows), key=lambda row: row["total"])}
         return sorted(map(json.dumps, last.values()))
 
-    def drained(self, checkpoint: Path | str) -> list[str]:
-        """What it writes until it has read everything."""
+    def drained(self, checkpoint: Path | str, *, is_killed: bool = False) -> list[str]:
+        """What it writes until it has read everything; or until it is killed in its next batch."""
         rows: list[str] = []
 
         def keep(batch: DataFrame, number: int) -> None:
+            if is_killed:
+                raise Killed
             rows.extend(row.value for row in batch.collect())
 
         self.spark.conf.set(PROVIDER, ROCKSDB)
         writer = self.frame().writeStream.foreachBatch(keep).outputMode(self.mode).trigger(availableNow=True)
         query = writer.option("checkpointLocation", str(checkpoint)).start()
-        assert query.awaitTermination(patient(180))
+        with pytest.raises(StreamingQueryException) if is_killed else nullcontext():
+            assert query.awaitTermination(patient(180))
         return rows
 
 
@@ -256,6 +271,51 @@ def test_a_query_goes_on_with_its_state_as_it_would_by_itself_and_then_by_itself
     code, refused = command(job, *back, "--execute")
     assert code != 0
     assert "there is something in it already" in refused
+
+
+@pytest.mark.parametrize(
+    ("of_one", "function"),
+    [("windows", "merged"), pytest.param("with_files", "merged_with_files", marks=pytest.mark.nightly)],
+)
+def test_a_query_that_subscribes_to_several_topics_goes_on_with_a_source_for_each_of_them(
+    of_one: str,
+    function: str,
+    make: Callable[..., tuple[Stateful, Callable[..., Any]]],
+    command: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    """Also with a batch that was planned and not committed, and whichever topic `build` names first."""
+    query, make_job = make(function, sources=2)
+    query.of_one = of_one
+    files = tmp_path / "files"
+    files.mkdir()
+    (files / "a").write_text("a 1\n")
+    query.send(100)
+    query.drained(query.checkpoint)
+    query.send(40)
+    query.drained(query.checkpoint, is_killed=True)
+    by_itself = tmp_path / "by-itself"
+    shutil.copytree(query.checkpoint, by_itself)
+    (files / "b").write_text("b 2\n")
+    query.send(80)
+    job = make_job()
+    take_over = ["migrate", "spark", "--checkpoint", str(query.checkpoint), "--state", "keep", "--execute"]
+    code, found = command(job, *take_over)
+    assert (code, found["executed"]) == (0, True), found
+    own = ", ".join(f"kafka.{topic}" for topic in query.topics[::-1])
+    assert f"each topic becomes a source of its own: {own}" in said(found)
+    ran = job.run()
+    assert ran.returncode == 0, ran.stderr + job.log()
+    expected = query.final(query.drained(by_itself))
+    assert query.final(values_in(query)) == expected
+    assert len(expected) > 2
+    back = tmp_path / "back"
+    code, found = command(job, "migrate", "to-spark", "--checkpoint", str(back), "--execute")
+    assert (code, found["sources"][:2]) == (0, [f"kafka.{topic}" for topic in query.topics[::-1]])
+    query.send(50)
+    expected = query.final(query.drained(by_itself))
+    query.of_one = ""
+    assert query.final(query.drained(back)) == expected != []
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from grete.model.ids import ContainerId
 from grete.model.job import JobModel
 from grete.model.startpoint import StateChoice
 from grete.spark.lineage.location import OnAsking
+from grete.spark.lineage.parted_sources import Parts, parts_of
 from grete.spark.lineage.query_files import copy_without_state
 from grete.spark.lineage.without_session import open_lineages
 
@@ -31,12 +32,16 @@ _ONLY = ContainerId("0")
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """What `build` makes, as a lineage describes it, and why the query's state does not fit it; "" where it does."""
+    """What `build` makes, as a lineage describes it, and why the query's state does not fit it; "" where it does.
+
+    `parts` are the sources that take the place of the query's, where one of these reads several topics.
+    """
 
     plan: str
     sources: tuple[str, ...]
     kept: str
     misfit: str
+    parts: Parts | None = None
 
 
 def rebuilt(query: OldQuery, settings: Settings, model: JobModel, home: Path, on_asking: OnAsking) -> Rebuilt:
@@ -50,7 +55,8 @@ def rebuilt(query: OldQuery, settings: Settings, model: JobModel, home: Path, on
         copy_without_state(query.folder, Path(folder))
         on_asking(f"the plan of {settings.job.application_class}")
         found = tried(settings, model, home, folder)["lineage"]
-    return Rebuilt(found["plan"], tuple(found["sources"]), found["kept"], found["misfit"])
+    sources = tuple(found["sources"])
+    return Rebuilt(found["plan"], sources, found["kept"], found["misfit"], parts_of(query.folder, sources))
 
 
 def cannot_keep(query: OldQuery, settings: Settings, model: JobModel) -> Iterator[Note]:
@@ -82,6 +88,8 @@ def of_state(query: OldQuery, state: StateChoice | None, built: Rebuilt | None) 
             says += (
                 "; Spark before 4.0 did not write which operators these are: only their columns were compared"
             )
+        if built.parts is not None:
+            says += f"; each topic becomes a source of its own: {', '.join(filter(None, built.sources))}"
         yield Note(NoteSection.STORES, "state", Outcome.AS_IS, says)
     elif state is not StateChoice.KEEP and query.operators:
         yield _left(query, is_right=state is StateChoice.DISCARD)
@@ -125,4 +133,6 @@ def begin_lineage(
     """
     place = settings.job.container_lineages(settings.job.id, home, _ONLY)
     with closing(open_lineages(place, settings, on_asking)) as lineages:
-        return lineages.start(starting, built.plan, built.sources, built.kept, taken_over=query.folder).id
+        return lineages.start(
+            starting, built.plan, built.sources, built.kept, taken_over=query.folder, parts=built.parts
+        ).id

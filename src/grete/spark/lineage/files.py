@@ -26,6 +26,7 @@ from grete.private_files import replace_file
 from grete.spark.lineage.decision import LineageInfo
 from grete.spark.lineage.location import Location, WritableLocation
 from grete.spark.lineage.offset_log import SparkProgress, read_progress, record_up_to
+from grete.spark.lineage.parted_sources import Parts
 from grete.spark.lineage.query_files import copy_all
 from grete.spark.lineage.source_log import SparkLogUnreadable, batches, read_planned
 
@@ -109,31 +110,35 @@ class Lineages(ABC):
         *,
         taken_over: Location | None = None,
         until: int | None = None,
+        parts: Parts | None = None,
     ) -> LineageInfo:
         """Begin a new lineage and make it the current one. Durable on return.
 
-        `taken_over` is a query's checkpoint location, a copy of which it goes on from; `until` as in `copy_all`.
+        `taken_over` is a query's checkpoint location, a copy of which it goes on from; the others as in `copy_all`.
 
         Raises:
             OSError: there is no room for the copy; nothing of it is left.
+            SparkLogUnreadable: with `parts`, a record of the query is damaged; nothing is left either.
         """
         lineage = LineageInfo(uuid.uuid4().hex, dict(starting_offsets), plan, tuple(sources), kept)
         locked = self.lock(lineage)
         assert locked, "a lineage that no other process knows of is locked"
         self._make(lineage)
         if taken_over is not None:
-            self._copy(taken_over, lineage, until)
+            self._copy(taken_over, lineage, until, parts)
         failpoint("lineage.locked")
         self._write(CURRENT, orjson.dumps(asdict(lineage)))
         failpoint("lineage.current")
         self._prune(keep=lineage.id)
         return lineage
 
-    def _copy(self, taken_over: Location, lineage: LineageInfo, until: int | None) -> None:
+    def _copy(
+        self, taken_over: Location, lineage: LineageInfo, until: int | None, parts: Parts | None
+    ) -> None:
         """What found no room is taken away, so that there is some."""
         try:
-            copy_all(taken_over, self.spark_checkpoint(lineage), until=until)
-        except OSError:
+            copy_all(taken_over, self.spark_checkpoint(lineage), until=until, parts=parts)
+        except (OSError, SparkLogUnreadable):
             self._remove(lineage.id)
             raise
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from grete.spark.lineage.location import Location, WritableLocation
+from grete.spark.lineage.parted_sources import Parts
 from grete.spark.lineage.source_log import batches
 
 _NUMBERED = re.compile(r"\.?(\d+)(?:[._]|\Z)")
@@ -19,22 +20,27 @@ _PARTITION = "0"
 """Spark writes the columns of an operator's state beside the state of this partition."""
 
 
-def copy_all(query: Location, to: WritableLocation, *, until: int | None = None) -> None:
+def copy_all(
+    query: Location, to: WritableLocation, *, until: int | None = None, parts: Parts | None = None
+) -> None:
     """Copy a checkpoint location into a folder. Durable on return: its thousands of files reach the disk together.
 
     With `until` the copy is what a crash right behind this batch would have left, while the query goes on: a later
-    batch is not in it, and this one may be run again. What the query removes meanwhile is left out.
+    batch is not in it, and this one may be run again. What the query removes meanwhile is left out. With `parts` the
+    copy is that of a query with other sources.
 
     Raises:
         OSError: there is no room, or a file cannot be read.
         FilesUnreachable, ConfigError: see `HadoopLocation`.
     """
     for path, file in files_below(query):
-        if until is None:
-            _copy(file, to / path)
-        elif not _is_later(path, until):
-            with suppress(FileNotFoundError):  # the query removes what is of no use for its last batches
-                _copy(file, to / path)
+        if until is not None and _is_later(path, until):
+            continue
+        # a query that goes on removes what it has no use for
+        is_gone = (FileNotFoundError,) if until is not None else ()
+        with suppress(*is_gone):
+            for at, content in [(path, None)] if parts is None else parts.files(path, file):
+                _copy(file, to / at, content)
     if isinstance(to, Path):
         os.sync()
 
@@ -50,12 +56,12 @@ def _is_later(path: str, until: int) -> bool:
     return int(number[1]) > until + (folder == "state")
 
 
-def _copy(file: Location, to: WritableLocation) -> None:
-    if isinstance(file, Path) and isinstance(to, Path):
+def _copy(file: Location, to: WritableLocation, content: bytes | None = None) -> None:
+    if content is None and isinstance(file, Path) and isinstance(to, Path):
         to.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, to)
     else:
-        _write(to, file)
+        _write(to, file.read_bytes() if content is None else content)
 
 
 def files_below(folder: Location, at: str = "") -> Iterator[tuple[str, Location]]:
@@ -79,12 +85,12 @@ def copy_without_state(query: Location, to: Path) -> None:
     last = batches(query / "offsets")[-1]
     for name, number in (("offsets", last), ("offsets", last - 1), ("commits", last - 1)):
         if number in batches(query / name):
-            _write(to / name / str(number), query / name / str(number))
-    _write(to / "metadata", query / "metadata")
+            _copy(query / name / str(number), to / name / str(number))
+    _copy(query / "metadata", to / "metadata")
     for name in ("sources", "state"):
         found = files_below(query / name) if name == "sources" else _descriptions(query / name)
         for path, file in found:
-            _write(to / name / path, file)
+            _copy(file, to / name / path)
 
 
 def _descriptions(state: Location) -> Iterator[tuple[str, Location]]:
@@ -107,7 +113,7 @@ def _of_stores(folder: Location, at: str) -> Iterator[tuple[str, Location]]:
             yield from _of_stores(found, f"{at}{found.name}/")
 
 
-def _write(to: WritableLocation, file: Location) -> None:
+def _write(to: WritableLocation, content: bytes) -> None:
     if isinstance(to, Path):
         to.parent.mkdir(parents=True, exist_ok=True)
-    to.write_bytes(file.read_bytes())
+    to.write_bytes(content)

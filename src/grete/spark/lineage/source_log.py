@@ -8,7 +8,7 @@ own; Kafka's is the version (after a zero byte, for Spark 2.1) and then as in th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import orjson
@@ -103,6 +103,40 @@ def record_after(checkpoint: Location, number: int, ends: Mapping[str, bytes], n
         for source, end in _by_source(version, lines)
     ]
     return b"\n".join([version, orjson.dumps(batch), *planned])
+
+
+def parted_record(file: Location, parts: Sequence[tuple[str, str]]) -> bytes:
+    """A record of the offset log with other sources, each an old one, or one topic of what was Kafka's: see `Parts`.
+
+    A topic that the query did not know yet has no partitions, so all of it is new to Spark.
+
+    Raises:
+        SparkLogUnreadable: the record cannot be read.
+    """
+    version, metadata, *lines = _lines(file)
+    before, planned = dict(_by_source(version, lines)), []
+    for number, (source, topic) in enumerate(parts):
+        end = before.get(source, _NOTHING)
+        own = _topic_alone(end, topic, file) if topic and end != _NOTHING else end
+        planned.append((b"" if version == b"v1" else f"{number}:".encode()) + own)
+    return b"\n".join([version, metadata, *planned])
+
+
+def parted_beginning(file: Location, topic: str) -> bytes:
+    """Where one topic of a source of Kafka's began, as the source would have written it of this topic alone.
+
+    Raises:
+        SparkLogUnreadable: the file is damaged.
+    """
+    head, newline, end = file.read_bytes().partition(b"\n")
+    return head + newline + _topic_alone(end, topic, file)
+
+
+def _topic_alone(end: bytes, topic: str, file: Location) -> bytes:
+    try:
+        return orjson.dumps({topic: orjson.loads(end).get(topic, {})})
+    except (orjson.JSONDecodeError, AttributeError) as error:
+        raise SparkLogUnreadable(f"Spark's log {file} cannot be read: {error}") from error
 
 
 def check_own_record(checkpoint: Location, number: int, earlier: Iterable[int]) -> None:

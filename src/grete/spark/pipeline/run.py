@@ -47,6 +47,8 @@ from grete.spark.lineage.decision import (
 from grete.spark.lineage.files import LineageDirectory, Lineages
 from grete.spark.lineage.offset_log import SparkProgress, read_batch_end
 from grete.spark.lineage.on_hadoop import HadoopLineages
+from grete.spark.lineage.parted_sources import parts_of
+from grete.spark.lineage.query_files import copy_all
 from grete.spark.lineage.source_log import SparkLogUnreadable, batches
 from grete.spark.pipeline import columns_used
 from grete.spark.pipeline.batch import PipelineBatches
@@ -270,6 +272,9 @@ class PipelineRun:
         `query` is a copy, see `copy_without_state`, and is written to.
         """
         try:
+            if (parts := parts_of(query, built.sources)) is not None:
+                copy_all(query, query / "parted", parts=parts)
+                query = query / "parted"
             read_batch_end(query, batches(query / "offsets")[-1], built.sources, self._topics)
             problem = misfit(built.shared.frame, built.output_mode, query)
         except SparkLogUnreadable as error:
