@@ -58,6 +58,19 @@ class CountOfAll(grete.DataFramePipeline):
         return rows.groupBy("key").agg(F.count("*").alias("n"))
 
 
+class CountOfTwo(grete.DataFramePipeline):
+    """Keeps more where there is a third input."""
+
+    output = "local.out"
+    output_mode = "update"
+
+    def build(self, inputs: Mapping[str, DataFrame]) -> DataFrame:
+        rows = reduce(DataFrame.unionByName, (inputs[name].select("key") for name in sorted(inputs)))
+        if len(inputs) > 2:
+            rows = rows.dropDuplicates(["key"])
+        return rows.groupBy("key").agg(F.count("*").alias("n"))
+
+
 class Numbers(DataSource):
     """A source of somebody's own: ten numbers."""
 
@@ -158,30 +171,53 @@ def test_one_of_two_inputs_grows_and_one_is_rewound_while_the_other_goes_on(star
     assert keys(job) == sorted([*first, "a1", "a2", "b8"])
 
 
-def test_an_input_that_comes_is_read_from_its_beginning_and_a_count_asks_before_it_starts_over(
-    start: Start,
-) -> None:
-    more = {"task.inputs": "local.a,local.b,local.c"}
+def test_an_input_that_comes_is_read_from_its_beginning_and_a_count_goes_on(start: Start) -> None:
+    more = {"task.inputs": "local.a,local.aa,local.b"}
     job = start(All)
     send(job, a="a0", b="b0")
     job.run()
     job.restart(config=more)
-    send(job, a="a1", c="c0")
+    send(job, a="a1", aa="c0")
     job.run()
     assert keys(job) == ["a0", "a1", "b0", "c0"]
 
+    def counts() -> list[tuple[str, int]]:
+        return [(str(out.key), out.message["n"]) for out in counting.outputs("local.out")]
+
     counting = start(CountOfAll)
+    send(counting, a="x", b="x y")
+    counting.run()
+    send(counting, b="z")
+    counting.run_batch(commit=False)
+    counting.restart(config=more)
+    send(counting, aa="x")
+    counting.run()
+    found = counts()
+    assert sorted(found) == [("x", 2), ("x", 3), ("y", 1), ("z", 1)], (
+        "what was counted, and a batch cut short"
+    )
+    counting.restart(config={"task.inputs": "local.a,local.aa,local.aaa,local.b"})
+    send(counting, a="x", aa="y", aaa="z", b="x")
+    counting.run()
+    assert sorted(counts()[len(found) :]) == [("x", 5), ("y", 2), ("z", 2)]
+    counting.restart()
+    send(counting, aaa="y")
+    counting.run()
+    assert counts()[-1] == ("y", 3)
+
+
+def test_where_the_state_does_not_fit_what_came_with_an_input_the_operator_is_asked(start: Start) -> None:
+    counting = start(CountOfTwo)
     send(counting, a="x", b="x")
     counting.run()
-    counting.restart(config=more)
+    counting.restart(config={"task.inputs": "local.a,local.b,local.c"})
     send(counting, c="x")
-    with pytest.raises(
-        JobError, match=r"build reads local\.a, local\.b, local\.c, .*job\.lineage\.state=discard"
-    ):
+    with pytest.raises(JobError, match=r"and keeps .*job\.lineage\.state=discard"):
         counting.run()
-    counting.restart(config={**more, "job.lineage.state": "discard"})
+    counting.restart(config={"task.inputs": "local.a,local.b"})
+    send(counting, a="x")
     counting.run()
-    assert [out.message["n"] for out in counting.outputs("local.out")] == [2, 1]
+    assert [out.message["n"] for out in counting.outputs("local.out")] == [2, 3], "nothing was lost by it"
 
 
 @pytest.mark.nightly  # 38 s; a source of Spark itself is read below, in every run

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(3_600 if
 RECORDS = 4_000
 ENGINE = Path(grete.spark.__file__).parent
 REBUILDING = ["store.rebuilding", "store.refilled"]  # met by test_kill_rebuild.py
+STATEFUL = Path(__file__).parents[1] / "unit" / "migration" / "spark_checkpoints" / "spark-4.2.0-stateful"
+"""A query that has counted, as Spark left it."""
 NEW_LINEAGE = ["lineage.locked", "lineage.described", "lineage.current"]
 
 
@@ -89,6 +92,7 @@ def test_every_point_is_met_by_one_campaign_or_another() -> None:
         *DRIVER,
         *LINEAGE,
         PLANNED,
+        *WIDENED,
         *OF_PIPELINES,
         *EXECUTOR,
         *REBUILDING,
@@ -178,6 +182,60 @@ def test_killed_while_a_lineage_begins_it_or_the_one_before_is_current_and_free(
     assert current() == 3
 
 
+WIDEN_A_LINEAGE = """
+import sys
+from pathlib import Path
+from dataclasses import replace
+from grete.spark.lineage.files import LineageDirectory
+from grete.spark.lineage.parted_sources import with_more
+lineages = LineageDirectory(Path(sys.argv[1]))
+found = lineages.current()
+assert lineages.lock(found)
+sources = ("k.more", "k.views")
+lineages.widen(replace(found, sources=sources), with_more(found.sources, sources), now_ms=5)
+"""
+WIDENED = ["lineage.described", "lineage.widened", "lineage.current"]
+
+
+@pytest.mark.parametrize("point", WIDENED)
+@pytest.mark.parametrize("nth", [1, 2])
+def test_killed_while_an_input_comes_to_a_lineage_it_is_as_it_was_or_wide_and_can_be_either_again(
+    tmp_path: Path, point: str, nth: int
+) -> None:
+    """With Spark in tests/e2e/test_pipeline_inputs.py."""
+    with closing(LineageDirectory(tmp_path)) as lineages:
+        before = lineages.start({"k.views.0": 0}, "plan", ["k.views"], "a count", taken_over=STATEFUL)
+        there = lineages.progress(before)
+
+    def widen(**environment: str) -> int:
+        command = [sys.executable, "-c", WIDEN_A_LINEAGE, str(tmp_path)]
+        return subprocess.run(command, env={**os.environ, **environment}, timeout=patient(60)).returncode
+
+    is_passed_twice = (
+        point == "lineage.described"
+    )  # the batch that reads nothing, and the lineage's description
+    expected = -signal.SIGKILL if nth == 1 or is_passed_twice else 0
+    assert widen(GRETE_FAILPOINT=f"{point}:kill:{nth}") == expected
+    with closing(LineageDirectory(tmp_path)) as lineages:
+        found = lineages.current()
+        assert found is not None
+        assert found.id == before.id
+        assert len(found.sources) == (2 if point == "lineage.current" or expected == 0 else 1)
+        assert isinstance(there, SparkProgress)
+        progress = lineages.progress(found)
+        assert isinstance(progress, SparkProgress)
+        assert progress.committed_end == there.committed_end
+        if len(found.sources) == 1:
+            assert widen() == 0
+            found = lineages.current()
+            assert found is not None
+        assert lineages.progress(found) == replace(
+            there, planned=there.committed + 1, planned_end=there.committed_end
+        )
+        assert [path.name for path in (tmp_path / found.id).iterdir() if path.is_dir()].count("spark-2") == 1
+        assert (lineages.spark_checkpoint(found) / "state" / "0").is_dir()
+
+
 PLAN_A_BATCH = """
 import sys
 from pathlib import Path
@@ -189,9 +247,8 @@ print(lineages.plan_up_to(lineages.current(), {"k.views.0": int(sys.argv[2])}, n
 
 def test_killed_when_a_batch_is_planned_up_to_an_end_it_is_that_batch_that_runs(tmp_path: Path) -> None:
     """With Spark in tests/e2e/test_pipeline_clone.py."""
-    query = Path(__file__).parents[1] / "unit" / "migration" / "spark_checkpoints" / "spark-4.2.0-stateful"
     with closing(LineageDirectory(tmp_path)) as lineages:
-        lineage = lineages.start({"k.views.0": 0, "k.views.1": 0}, "plan", ["k.views"], taken_over=query)
+        lineage = lineages.start({"k.views.0": 0, "k.views.1": 0}, "plan", ["k.views"], taken_over=STATEFUL)
 
     def plan(end: int, **environment: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", PLAN_A_BATCH, str(tmp_path), str(end)]

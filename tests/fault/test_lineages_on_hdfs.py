@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,10 @@ from grete.model.streams import StreamSpec
 from grete.operations import open_job
 from grete.spark.lineage.decision import LineageInfo
 from grete.spark.lineage.hadoop_files import HadoopLocation
+from grete.spark.lineage.offset_log import SparkProgress
 from grete.spark.lineage.on_hadoop import HadoopLineages
+from grete.spark.lineage.parted_sources import with_more
+from grete.spark.lineage.source_log import record_after
 from grete.systems.local.system import LocalSystem, Message
 from grete.testing.chaos.components import descendants
 from grete.testing.kafka_broker import KafkaCluster
@@ -192,6 +196,33 @@ def test_lineages_are_kept_there_as_on_a_disk(spark: SparkSession, hdfs: HdfsClu
     assert lineages.current() == other
     (lineages._root / "current.json").write_bytes(b"{")
     assert lineages.current() is None
+
+
+def test_a_lineage_there_goes_on_with_an_input_that_came_and_no_predecessor_plans_meanwhile(
+    spark: SparkSession, hdfs: HdfsCluster
+) -> None:
+    query = Path(__file__).parents[1] / "unit" / "migration" / "spark_checkpoints" / "spark-4.2.0-stateful"
+    lineages = HadoopLineages.of(spark, f"{hdfs.bootstrap}/wide/job-1/container-0/lineages")
+    before = lineages.start({"k.views.0": 0}, "the plan", ["k.views"], "a count", taken_over=query)
+    there, old = lineages.progress(before), lineages.spark_checkpoint(before)
+    assert isinstance(there, SparkProgress)
+    assert there.planned == there.committed
+    next_one = f"{before.id}/spark/offsets/{there.planned + 1}"
+    of_a_predecessor = record_after(old, there.planned, {"0": b'{"views":{"0":11,"1":10}}'}, now_ms=4)
+    lineages._add(next_one, of_a_predecessor)
+    lineages._add(next_one, b"another one")
+    assert (lineages._root / next_one).read_bytes() == of_a_predecessor, "what is planned is never replaced"
+    sources = ("k.views", "k.more")
+    parts = with_more(before.sources, sources)
+    assert parts is not None
+    wide = lineages.widen(replace(before, sources=sources), parts, now_ms=5)
+    assert lineages.current() == wide
+    found = lineages.progress(wide)
+    assert isinstance(found, SparkProgress)
+    assert found.planned_end is not None
+    assert found.planned_end.next_offsets == {"k.views.0": 11, "k.views.1": 10}
+    assert found.committed_end == there.committed_end
+    assert not old.is_dir()
 
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["reached", "away"])

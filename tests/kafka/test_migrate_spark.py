@@ -106,10 +106,18 @@ class Query:
         self.topics = [f"old-{number}-{mark}" for number in range(sources)]
         self.out = f"new-{mark}"
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
-        for made in self.admin.create_topics([NewTopic(topic, 2, 1) for topic in self.topics]).values():
-            made.result(30)
+        self._made(self.topics)
         self.rows: list[str] = []
         self.sent = 0
+
+    def _made(self, topics: list[str]) -> None:
+        for made in self.admin.create_topics([NewTopic(topic, 2, 1) for topic in topics]).values():
+            made.result(30)
+
+    def create(self, topic: str) -> None:
+        """A topic that comes to the others; it has what is sent from now on."""
+        self._made([topic])
+        self.topics = sorted([*self.topics, topic])
 
     def send(self, records: int) -> None:
         """Number them on, in each topic."""

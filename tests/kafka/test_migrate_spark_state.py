@@ -26,7 +26,10 @@ from grete.testing.waiting import patient
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 APPLICATION = """
+from functools import reduce
+
 import grete
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 
@@ -52,8 +55,12 @@ def windows(rows):
     return summed(timed.dropDuplicatesWithinWatermark(["number"]), F.col("number") % 3)
 
 
-def merged(first, second):
-    return windows(second.union(first))
+def of_all(inputs):
+    return reduce(DataFrame.union, reversed(inputs))
+
+
+def merged(*inputs):
+    return windows(of_all(inputs))
 
 
 def one_operator_less(rows):
@@ -80,8 +87,8 @@ def with_files(rows):
     return rows.select(rows["value"].cast("string")).union(rows.sparkSession.readStream.text("FOLDER"))
 
 
-def merged_with_files(first, second):
-    return with_files(second.union(first))
+def merged_with_files(*inputs):
+    return with_files(of_all(inputs))
 
 
 class Totals(StatefulProcessor):
@@ -284,7 +291,9 @@ def test_a_query_that_subscribes_to_several_topics_goes_on_with_a_source_for_eac
     command: Callable[..., Any],
     tmp_path: Path,
 ) -> None:
-    """Also with a batch that was planned and not committed, and whichever topic `build` names first."""
+    """Also with a batch that was planned and not committed, whichever topic `build` names first, and with a topic
+    that comes later, as those do that a pattern finds.
+    """
     query, make_job = make(function, sources=2)
     query.of_one = of_one
     files = tmp_path / "files"
@@ -306,12 +315,20 @@ def test_a_query_that_subscribes_to_several_topics_goes_on_with_a_source_for_eac
     assert f"each topic becomes a source of its own: {own}" in said(found)
     ran = job.run()
     assert ran.returncode == 0, ran.stderr + job.log()
-    expected = query.final(query.drained(by_itself))
-    assert query.final(values_in(query)) == expected
+    expected = query.drained(by_itself)
+    assert query.final(values_in(query)) == query.final(expected)
     assert len(expected) > 2
+    query.create(f"{query.topics[0]}-a")
+    query.send(60)
+    inputs = ",".join(f"kafka.{topic}" for topic in query.topics)
+    job.configure({"task.inputs": inputs, "systems.kafka.samza.offset.default": "oldest"})
+    ran = job.run()
+    assert ran.returncode == 0, ran.stderr + job.log()
+    expected += query.drained(by_itself)
+    assert query.final(values_in(query)) == query.final(expected)
     back = tmp_path / "back"
     code, found = command(job, "migrate", "to-spark", "--checkpoint", str(back), "--execute")
-    assert (code, found["sources"][:2]) == (0, [f"kafka.{topic}" for topic in query.topics[::-1]])
+    assert (code, found["sources"][:3]) == (0, [f"kafka.{topic}" for topic in query.topics[::-1]])
     query.send(50)
     expected = query.final(query.drained(by_itself))
     query.of_one = ""

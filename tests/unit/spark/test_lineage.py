@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,8 @@ from grete.spark.lineage.decision import (
 )
 from grete.spark.lineage.files import LineageDirectory
 from grete.spark.lineage.offset_log import SourceOffsets, SparkProgress, read_progress
-from grete.spark.lineage.source_log import SparkLogUnreadable
+from grete.spark.lineage.parted_sources import Parts, with_more
+from grete.spark.lineage.source_log import SparkLogUnreadable, read_planned
 
 LINEAGE = LineageInfo("l1", {"local.in.0": 0}, "plan, tasks")
 
@@ -183,6 +185,48 @@ def test_a_lineage_goes_on_only_while_build_reads_the_same_inputs_in_the_same_or
     assert (
         "local.b, local.in, in this order, and read local.in, a source of Spark's, local.b" in changed.reason
     )
+
+
+def test_a_build_that_keeps_state_goes_on_where_inputs_came_to_those_it_read() -> None:
+    lineage = LineageInfo("l1", {"k.a.0": 0, "k.b.0": 0}, "plan", ("k.a", "", "k.b"), "Aggregate")
+
+    def now(*sources: str, kept: str | None = "Aggregate") -> LineageDecision:
+        return with_query(Continue(lineage), sources, kept, {"k.a.0": 7, "k.b.0": 8})
+
+    came = now("k.c", "k.a", "", "k.d", "k.b")
+    assert isinstance(came, Continue)
+    assert came.lineage == replace(lineage, sources=("k.c", "k.a", "", "k.d", "k.b"))
+    assert came.widened == Parts((("", "k.c"), ("0", ""), ("1", ""), ("", "k.d"), ("2", "")))
+    for other in (
+        ("k.b", "", "k.a", "k.c"),
+        ("k.a", "k.b", "k.c"),
+        ("k.a", "", "", "k.b"),
+        ("k.a", "", "k.b", "k.a"),
+    ):
+        asked = now(*other)
+        assert isinstance(asked, StartNew)
+        assert asked.kept_before == "Aggregate"
+    assert isinstance(now("k.a", "", "k.b", "k.c", kept=None), StartNew), "it keeps nothing that could go on"
+
+
+def test_a_source_that_came_has_no_end_until_a_batch_has_read_it(tmp_path: Path) -> None:
+    lineages, lineage = lineages_of(tmp_path, "spark-4.2.0-stateful", "k.views")
+    sources = ("k.more", "k.views")
+    parts = with_more(lineage.sources, sources)
+    assert parts is not None
+    wanted = {"k.more.0": 3, **lineage.starting_offsets}
+    wide = lineages.widen(replace(lineage, sources=sources, starting_offsets=wanted), parts, now_ms=5)
+    assert lineages.current() == wide
+    checkpoint = lineages.spark_checkpoint(wide)
+    assert not (tmp_path / lineage.id / "spark").exists()
+    assert read_planned(checkpoint, 3).ends == {"0": None, "1": b'{"views":{"0":10,"1":10}}'}
+    assert lineages.plan_up_to(wide, {"k.more.0": 9}, now_ms=6), "the one that reads nothing comes first"
+    (tmp_path / wide.id / wide.folder / "commits" / "3").write_text('v1\n{"nextBatchWatermarkMs":7000}')
+    with pytest.raises(JobError, match=r"no batch has read k\.more yet"):
+        lineages.plan_up_to(wide, {"k.more.0": 9}, now_ms=7)
+    assert lineages.plan_up_to(wide, {"k.views.0": 12}, now_ms=8)
+    assert read_planned(checkpoint, 4).ends == {"0": None, "1": b'{"views":{"0":12,"1":10}}'}
+    lineages.close()
 
 
 @pytest.mark.parametrize("before", ["", None, "Aggregate [k]"])

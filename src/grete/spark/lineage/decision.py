@@ -6,6 +6,7 @@ logs agree with them:
     Spark's next batch starts at or before the checkpoint, and its planned end is not behind it  -> continue
       (a batch that our checkpoint covers already is run again by Spark; its tasks are skipped)
     there are SSPs more than before: Spark reads them from their beginning                      -> continue
+      (with state also those of inputs that came; Spark's logs are written for these)
     Spark is ahead of the checkpoint, or lags by more than one batch, or has SSPs no more       -> new lineage
     Spark's logs are damaged, or not those of the batch that our checkpoint has                 -> new lineage
 
@@ -22,6 +23,9 @@ from grete.checkpoint.task_commit import TaskCommit
 from grete.errors import JobError, StateDoesNotFit
 from grete.spark.failures.error_classes import GIVE_UP, bring_back
 from grete.spark.lineage.offset_log import SparkProgress
+from grete.spark.lineage.parted_sources import Parts, with_more
+
+FIRST_FOLDER = "spark"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +33,8 @@ class LineageInfo:
     """The record of a lineage, written when it starts. `starting_offsets` are next offsets to read by SSP.
 
     `sources` are those of its query, in Spark's order: see `offset_log.read_batch_end`. `kept` is what the query had
-    in Spark alone when it began, see `refuse_to_lose_state`; "" for nothing, None where it was not noted.
+    in Spark alone when it began, see `refuse_to_lose_state`; "" for nothing, None where it was not noted. `folder` is
+    where in the lineage Spark's checkpoint location is: in another one since inputs have come.
     """
 
     id: str
@@ -37,6 +42,7 @@ class LineageInfo:
     plan: str
     sources: tuple[str, ...] = ()
     kept: str | None = None
+    folder: str = FIRST_FOLDER
 
     @property
     def foreign_sources(self) -> tuple[str, ...]:
@@ -46,9 +52,10 @@ class LineageInfo:
 
 @dataclass(frozen=True, slots=True)
 class Continue:
-    """Go on with the lineage."""
+    """Go on with the lineage. `widened` is how its logs become those of what `build` reads, where inputs came."""
 
     lineage: LineageInfo
+    widened: Parts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,13 +190,23 @@ def with_query(
     if isinstance(decision, StartNew):
         return replace(decision, lineage=replace(lineage, sources=sources, kept=kept or ""))
     if lineage.sources != sources:
+        keeps = kept is not None and lineage.kept != ""
+        if keeps and (widened := with_more(lineage.sources, sources)) is not None:
+            return Continue(replace(lineage, sources=sources), widened)
         reason = f"build reads {listed(sources)}, in this order, and read {listed(lineage.sources)} before"
     elif lineage.kept == "" and kept is not None:
         reason = f"build keeps state in Spark now ({kept}), and kept none before"
     else:
         return decision
-    new = LineageInfo("", dict(wanted), lineage.plan, sources, kept or "")
-    return StartNew(reason, new, unfinished=True, kept_before=lineage.kept)
+    return started_over(lineage, reason, sources, kept, wanted)
+
+
+def started_over(
+    before: LineageInfo, reason: str, sources: tuple[str, ...], kept: str | None, wanted: Mapping[str, int]
+) -> StartNew:
+    """A new lineage, since what `build` makes cannot go on with this one."""
+    new = LineageInfo("", dict(wanted), before.plan, sources, kept or "")
+    return StartNew(reason, new, unfinished=True, kept_before=before.kept)
 
 
 def listed(sources: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Lineages in a place: `lineages/<id>/{lineage.json,spark/}` and which one is current.
+"""Lineages in a place: `lineages/<id>/spark/` and which one is current.
 
 On a disk the whole directory belongs to one container at a time, held by a file lock that dies with its process. A
 container whose predecessor still lives (it is stopping, or paused) does not touch that one's Spark checkpoint: it
@@ -13,7 +13,8 @@ import shutil
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from contextlib import suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -23,12 +24,12 @@ from grete.errors import JobError, WireError
 from grete.failpoints import failpoint
 from grete.model.ids import SystemStreamPartition
 from grete.private_files import replace_file
-from grete.spark.lineage.decision import LineageInfo
+from grete.spark.lineage.decision import FIRST_FOLDER, LineageInfo
 from grete.spark.lineage.location import Location, WritableLocation
 from grete.spark.lineage.offset_log import SparkProgress, read_progress, record_up_to
 from grete.spark.lineage.parted_sources import Parts
 from grete.spark.lineage.query_files import copy_all
-from grete.spark.lineage.source_log import SparkLogUnreadable, batches, read_planned
+from grete.spark.lineage.source_log import SparkLogUnreadable, batches, read_planned, record_after
 
 CURRENT = "current.json"
 _KEPT = 3
@@ -53,7 +54,7 @@ class Lineages(ABC):
 
     def spark_checkpoint(self, lineage: LineageInfo) -> WritableLocation:
         """Spark's checkpoint location of a lineage; its text is what Spark takes."""
-        return self._place / lineage.id / "spark"
+        return self._place / lineage.id / lineage.folder
 
     def progress(self, lineage: LineageInfo) -> SparkProgress | str | None:
         """Where Spark stands in it; None when its directory is gone, a text when its logs are unreadable."""
@@ -97,7 +98,7 @@ class Lineages(ABC):
         record = record_up_to(checkpoint, progress.planned, lineage.sources, self._topics, own, now_ms)
         if record is None:
             return False
-        self._write(f"{lineage.id}/spark/offsets/{progress.planned + 1}", record)
+        self._write(_record(lineage, progress.planned + 1), record)
         failpoint("lineage.planned")
         return True
 
@@ -125,7 +126,7 @@ class Lineages(ABC):
         assert locked, "a lineage that no other process knows of is locked"
         self._make(lineage)
         if taken_over is not None:
-            self._copy(taken_over, lineage, until, parts)
+            self._copy(taken_over, lineage, lineage.id, until=until, parts=parts)
         failpoint("lineage.locked")
         self._write(CURRENT, orjson.dumps(asdict(lineage)))
         failpoint("lineage.current")
@@ -133,14 +134,45 @@ class Lineages(ABC):
         return lineage
 
     def _copy(
-        self, taken_over: Location, lineage: LineageInfo, until: int | None, parts: Parts | None
+        self,
+        taken_over: Location,
+        lineage: LineageInfo,
+        made: str,
+        *,
+        until: int | None = None,
+        parts: Parts | None = None,
     ) -> None:
-        """What found no room is taken away, so that there is some."""
+        """What was `made` and found no room is taken away, so that there is some."""
         try:
             copy_all(taken_over, self.spark_checkpoint(lineage), until=until, parts=parts)
         except (OSError, SparkLogUnreadable):
-            self._remove(lineage.id)
+            self._remove(made)
             raise
+
+    def widen(self, lineage: LineageInfo, parts: Parts, now_ms: int) -> LineageInfo:
+        """Let the current lineage go on with sources that came: a copy with their lines. Durable on return.
+
+        Until then the lineage is as it was, and so it is where this fails. A predecessor that still lives, as one
+        that was paused, can plan no batch meanwhile: the next one is planned here, and reads nothing.
+
+        Raises:
+            OSError: there is no room for the copy; nothing of it is left.
+            SparkLogUnreadable: see `read_progress`.
+        """
+        before = self.current()
+        assert before is not None
+        old, wide = self.spark_checkpoint(before), replace(lineage, folder=f"spark-{len(lineage.sources)}")
+        progress = read_progress(old, before.sources, self._topics)
+        if progress.planned == progress.committed >= 0:
+            empty = record_after(old, progress.planned, {}, now_ms)
+            self._add(_record(before, progress.planned + 1), empty)
+        self._remove(f"{wide.id}/{wide.folder}")  # of a start that was killed here
+        self._copy(old, wide, f"{wide.id}/{wide.folder}", parts=parts)
+        failpoint("lineage.widened")
+        self._write(CURRENT, orjson.dumps(asdict(wide)))
+        failpoint("lineage.current")
+        self._remove(f"{before.id}/{before.folder}")
+        return wide
 
     def go_on(self, lineage: LineageInfo) -> None:
         """Keep the current lineage under a new description, when it has one. Durable on return."""
@@ -163,16 +195,24 @@ class Lineages(ABC):
         """Put a file in the place of one of that name, whole or not at all. Durable on return."""
 
     @abstractmethod
+    def _add(self, name: str, content: bytes) -> None:
+        """Put a file where there is none of that name; one that is there stays. Durable on return."""
+
+    @abstractmethod
     def _newest_first(self) -> list[str]:
         """The ids of the lineages that are there."""
 
     @abstractmethod
-    def _remove(self, lineage_id: str) -> None:
-        """Delete one with all that is in it."""
+    def _remove(self, name: str) -> None:
+        """Delete a folder with all that is in it, as far as it is there."""
 
     @abstractmethod
     def close(self) -> None:
         """Give the locks back."""
+
+
+def _record(lineage: LineageInfo, batch: int) -> str:
+    return f"{lineage.id}/{lineage.folder}/offsets/{batch}"
 
 
 class LineageDirectory(Lineages):
@@ -199,18 +239,23 @@ class LineageDirectory(Lineages):
         return True
 
     def _make(self, lineage: LineageInfo) -> None:
-        (self._directory / lineage.id / "spark").mkdir()
+        (self._directory / lineage.id / lineage.folder).mkdir()
 
     def _write(self, name: str, content: bytes) -> None:
         path = self._directory / name
         replace_file(path, content, is_durable=True, once_written=lambda: failpoint("lineage.described"))
 
+    def _add(self, name: str, content: bytes) -> None:
+        if not (self._directory / name).exists():  # the lock keeps others away
+            self._write(name, content)
+
     def _newest_first(self) -> list[str]:
         found = [path for path in self._directory.iterdir() if path.is_dir()]
         return [path.name for path in sorted(found, key=lambda path: path.stat().st_mtime_ns, reverse=True)]
 
-    def _remove(self, lineage_id: str) -> None:
-        shutil.rmtree(self._directory / lineage_id)
+    def _remove(self, name: str) -> None:
+        with suppress(FileNotFoundError):
+            shutil.rmtree(self._directory / name)
 
     def close(self) -> None:
         """See Lineages."""
@@ -228,8 +273,11 @@ def foreign_offsets(place: Location, lineage: str, batch: int) -> dict[str, str]
         SparkLogUnreadable: Spark's offset log is damaged.
         ConfigError, FilesUnreachable: see `HadoopLocation`.
     """
-    known, checkpoint = current_lineage(place), place / lineage / "spark"
-    if known is None or known.id != lineage or batch not in batches(checkpoint / "offsets"):
+    known = current_lineage(place)
+    if known is None or known.id != lineage:
+        return None
+    checkpoint = place / known.id / known.folder
+    if batch not in batches(checkpoint / "offsets"):
         return None
     ends = read_planned(checkpoint, batch).ends
     return {
@@ -252,7 +300,8 @@ def current_lineage(place: Location) -> LineageInfo | None:
         starting = document["starting_offsets"]
         sources = document.get("sources", _streams(starting))
         kept = document.get("kept")
-        return LineageInfo(document["id"], starting, document["plan"], tuple(map(str, sources)), kept)
+        folder = str(document.get("folder", FIRST_FOLDER))
+        return LineageInfo(document["id"], starting, document["plan"], tuple(map(str, sources)), kept, folder)
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError, WireError):
         return None
 
@@ -260,7 +309,7 @@ def current_lineage(place: Location) -> LineageInfo | None:
 def current_checkpoint(place: Location) -> tuple[LineageInfo, Location] | None:
     """The current lineage with Spark's checkpoint location; None where one of both is not there."""
     known = current_lineage(place)
-    if known is None or not (checkpoint := place / known.id / "spark").is_dir():
+    if known is None or not (checkpoint := place / known.id / known.folder).is_dir():
         return None
     return known, checkpoint
 

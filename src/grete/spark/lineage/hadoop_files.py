@@ -190,22 +190,36 @@ class HadoopLocation:
 
     def write_bytes(self, content: bytes) -> None:
         """Put the file in the place of another one in one step, where the file system has such. Durable on return."""
-        beside = replace(self, address=f"{self.address}.tmp")
+        self._done(lambda: self._renamed(content, "OVERWRITE"))
 
-        def write() -> None:
-            stream = self.files.create(beside._path, True)
+    def add_bytes(self, content: bytes) -> None:
+        """As `write_bytes`, where there is no such file; one that is there stays, as Spark does it with its logs."""
+
+        def add() -> None:
             try:
-                stream.write(bytearray(content))
-                stream.hsync()
-            finally:
-                stream.close()
-            failpoint("lineage.described")
-            context = self.jvm.org.apache.hadoop.fs.FileContext.getFileContext(
-                self.files.getUri(), self.files.getConf()
-            )
-            context.rename(beside._path, self._path, self._replacing())
+                self._renamed(content, "NONE")
+            except (Py4JJavaError, PySparkException) as error:
+                if not any(sign in str(error) for sign in _IS_THERE):
+                    raise
 
-        self._done(write)
+        self._done(add)
+
+    def _renamed(self, content: bytes, how: str) -> None:
+        beside = replace(self, address=f"{self.address}.tmp")
+        stream = self.files.create(beside._path, True)
+        try:
+            stream.write(bytearray(content))
+            stream.hsync()
+        finally:
+            stream.close()
+        failpoint("lineage.described")
+        context = self.jvm.org.apache.hadoop.fs.FileContext.getFileContext(
+            self.files.getUri(), self.files.getConf()
+        )
+        kind = getattr(self.jvm.org.apache.hadoop.fs, "Options$Rename")
+        options = self.jvm.java.lang.reflect.Array.newInstance(kind.NONE.getClass(), 1)
+        self.jvm.java.lang.reflect.Array.set(options, 0, getattr(kind, how))
+        context.rename(beside._path, self._path, options)
 
     def creates_if_absent(self) -> bool:
         """Whether `create_bytes` works here, as it does in S3 by hadoop-aws 3.4.2 and newer."""
@@ -232,12 +246,6 @@ class HadoopLocation:
             return True
 
         return _answered(f"{self.named_by}: {self.address}", create)
-
-    def _replacing(self) -> Any:
-        kind = getattr(self.jvm.org.apache.hadoop.fs, "Options$Rename")
-        options = self.jvm.java.lang.reflect.Array.newInstance(kind.OVERWRITE.getClass(), 1)
-        self.jvm.java.lang.reflect.Array.set(options, 0, kind.OVERWRITE)
-        return options
 
     def _read(self, call: Callable[[], Answer]) -> Answer:
         return _answered(f"{self.named_by}: {self.address}", call, may_lack=True)

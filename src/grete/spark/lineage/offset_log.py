@@ -14,6 +14,7 @@ from typing import Any
 
 import orjson
 
+from grete.errors import JobError
 from grete.model.ids import SystemStream, SystemStreamPartition
 from grete.spark.lineage.location import Location
 from grete.spark.lineage.source_log import (
@@ -69,8 +70,10 @@ def read_batch_end(
 
 
 def _of_source(end: bytes | None, source: str, topic: str | None, path: Location) -> Mapping[str, int]:
+    if end is None:  # it came, and no batch has read it yet
+        return {}
     try:
-        document, stream = orjson.loads(end or b""), SystemStream.parse(source)
+        document, stream = orjson.loads(end), SystemStream.parse(source)
         if topic is not None and topic in document:
             document = {stream.stream: document.pop(topic), **document}
         found = _next_offsets(document, stream.system)
@@ -108,28 +111,36 @@ def record_up_to(
     """The record of the batch after a committed one that reads up to these next offsets; None where that is nothing.
 
     A partition that is not named, or was read further, stays where it is; one that came since is read from its
-    beginning. Raises as `read_batch_end`.
+    beginning. Raises as `read_batch_end`; JobError where a source has to be read that no batch has read yet, of which
+    it is not known how Spark would write it.
     """
     before = read_batch_end(checkpoint, number, sources, topics).next_offsets
     after = {**before, **{ssp: max(offset, before.get(ssp, offset)) for ssp, offset in ends.items()}}
     if after == before:
         return None
-    planned = read_planned(checkpoint, number).ends
-    moved = {
-        str(place): orjson.dumps(_moved(orjson.loads(planned[str(place)] or b""), source, after))
-        for place, source in enumerate(sources)
-        if source
-    }
+    planned, moved = read_planned(checkpoint, number).ends, dict[str, bytes]()
+    for place, source in enumerate(sources):
+        end = planned[str(place)]
+        if source and end is not None:
+            moved[str(place)] = orjson.dumps(_moved(orjson.loads(end), source, after))
+        elif source and any(ssp not in before for ssp in _own(after, source)):
+            raise JobError(
+                f"no batch has read {source} yet, so none can end where it has to: run the job once"
+            )
     return record_after(checkpoint, number, moved, now_ms)
 
 
 def _moved(document: Any, source: str, ends: Mapping[str, int]) -> Any:
     """The document of a source that was read by `_of_source`, with other offsets."""
-    own = {ssp: ends[ssp] for ssp in ends if str(SystemStreamPartition.parse(ssp).system_stream) == source}
+    own = _own(ends, source)
     if isinstance(document.get("tick"), int):
         return SourceOffsets(own, document["tick"]).to_document()
     [topic] = document
     return {topic: {str(SystemStreamPartition.parse(ssp).partition): offset for ssp, offset in own.items()}}
+
+
+def _own(ends: Mapping[str, int], source: str) -> dict[str, int]:
+    return {ssp: ends[ssp] for ssp in ends if str(SystemStreamPartition.parse(ssp).system_stream) == source}
 
 
 def read_progress(

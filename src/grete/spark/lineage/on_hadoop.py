@@ -45,16 +45,19 @@ class HadoopLineages(Lineages):
         return True
 
     def _make(self, lineage: LineageInfo) -> None:
-        (self._root / lineage.id / "spark").mkdir()
+        (self._root / lineage.id / lineage.folder).mkdir()
 
     def _write(self, name: str, content: bytes) -> None:
         (self._root / name).write_bytes(content)
 
+    def _add(self, name: str, content: bytes) -> None:
+        (self._root / name).add_bytes(content)
+
     def _newest_first(self) -> list[str]:
         return [one.name for one in self._root.iterdir() if one.is_dir()]
 
-    def _remove(self, lineage_id: str) -> None:
-        (self._root / lineage_id).remove()
+    def _remove(self, name: str) -> None:
+        (self._root / name).remove()
 
     def close(self) -> None:
         """Nothing is held."""

@@ -1,7 +1,8 @@
-"""A source of Kafka's that reads several topics, as the sources that grete has for it: one for each topic.
+"""A query's logs, for a query that reads other sources and keeps the same state.
 
 Spark tells the sources of a query by their number alone, and what a source has read is a line of the offset log, so a
-copy of the logs goes on with other sources once its lines are theirs. State knows nothing of sources.
+copy of the logs goes on with other sources once its lines are theirs. State knows nothing of sources. There are two
+such: a source of Kafka's that reads several topics becomes one for each, and inputs come to a pipeline.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from grete.spark.lineage.source_log import batches, parted_beginning, parted_rec
 class Parts:
     """What takes the place of a query's sources, in Spark's order: the number of the old one, and its topic.
 
-    The topic is empty where the old source stays as it is.
+    The topic is empty where the old source stays as it is, the number where a source has read nothing yet.
     """
 
     of: tuple[tuple[str, str], ...]
@@ -70,6 +71,21 @@ def parts_of(query: Location, sources: Sequence[str]) -> Parts | None:
         parts += [(source, topic) for topic in found]
         del left[: len(topics)]
     return Parts(tuple(parts)) if not left and len(parts) == len(sources) > len(planned) > 0 else None
+
+
+def with_more(before: Sequence[str], now: Sequence[str]) -> Parts | None:
+    """How a query's sources become these, `system.stream` each, where some have come and the others stay in their
+    order; None where there is another difference, and where it cannot be told which of them came.
+    """
+    left, parts = [*enumerate(before)], list[tuple[str, str]]()
+    for source in now:
+        if left and left[0][1] == source:
+            parts.append((str(left.pop(0)[0]), ""))
+        elif source and source not in before:
+            parts.append(("", source))
+        else:
+            return None
+    return None if left else Parts(tuple(parts))
 
 
 def _topics(end: bytes | None) -> set[str]:

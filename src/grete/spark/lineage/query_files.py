@@ -11,7 +11,7 @@ from pathlib import Path
 
 from grete.spark.lineage.location import Location, WritableLocation
 from grete.spark.lineage.parted_sources import Parts
-from grete.spark.lineage.source_log import batches
+from grete.spark.lineage.source_log import batches, record_after
 
 _NUMBERED = re.compile(r"\.?(\d+)(?:[._]|\Z)")
 """Batches and versions of state; with a checksum or an attempt's mark behind them. Files of RocksDB are none."""
@@ -77,15 +77,19 @@ def files_below(folder: Location, at: str = "") -> Iterator[tuple[str, Location]
 def copy_without_state(query: Location, to: Path) -> None:
     """Copy what Spark reads before it computes a batch: its logs, where sources began, and which operators keep what.
 
-    The copy stands before the last batch that was planned, so that a query that starts in it plans that one again.
+    The copy stands before a batch that is planned: where the query has none, one that reads nothing. Of the batch
+    after a committed one Spark compares the plan with the state; of a query's first batch it compares nothing.
 
     Raises:
         OSError: a file cannot be read or written.
+        SparkLogUnreadable: the last record cannot be read.
     """
     last = batches(query / "offsets")[-1]
-    for name, number in (("offsets", last), ("offsets", last - 1), ("commits", last - 1)):
-        if number in batches(query / name):
+    for name in ("offsets", "commits"):
+        for number in {last, last - 1} & set(batches(query / name)):
             _copy(query / name / str(number), to / name / str(number))
+    if last in batches(query / "commits"):
+        _write(to / "offsets" / str(last + 1), record_after(query, last, {}, now_ms=0))
     _copy(query / "metadata", to / "metadata")
     for name in ("sources", "state"):
         found = files_below(query / name) if name == "sources" else _descriptions(query / name)

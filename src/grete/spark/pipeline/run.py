@@ -40,16 +40,15 @@ from grete.spark.lineage.decision import (
     LineageInfo,
     StartNew,
     decide_lineage,
-    listed,
     refuse_to_lose_state,
+    started_over,
     with_query,
 )
 from grete.spark.lineage.files import LineageDirectory, Lineages
-from grete.spark.lineage.offset_log import SparkProgress, read_batch_end
+from grete.spark.lineage.location import Location
+from grete.spark.lineage.offset_log import SparkProgress
 from grete.spark.lineage.on_hadoop import HadoopLineages
-from grete.spark.lineage.parted_sources import parts_of
-from grete.spark.lineage.query_files import copy_all
-from grete.spark.lineage.source_log import SparkLogUnreadable, batches
+from grete.spark.lineage.parted_sources import Parts, parts_of
 from grete.spark.pipeline import columns_used
 from grete.spark.pipeline.batch import PipelineBatches
 from grete.spark.pipeline.beside import PipelineBeside
@@ -72,7 +71,7 @@ from grete.spark.pipeline.plan_checks import check_containers, gathers
 from grete.spark.pipeline.query import Query, QuerySettings, RunBatch
 from grete.spark.pipeline.query_progress import ProgressReader
 from grete.spark.pipeline.same_inputs import SameInputs
-from grete.spark.pipeline.tried_on import misfit
+from grete.spark.pipeline.tried_on import compared
 from grete.spark.session.executor_count import executors
 from grete.spark.sinks.factory import Sinks, check_format, output_streams
 from grete.spark.sinks.rows import check_types
@@ -269,18 +268,14 @@ class PipelineRun:
     def compared(self, built: BuiltPlan, query: Path) -> dict[str, Any]:
         """How a lineage would describe what is built, and as `misfit` why it does not fit a query's location.
 
-        `query` is a copy, see `copy_without_state`, and is written to.
+        `query` is a copy, see `copy_without_state`.
         """
-        try:
-            if (parts := parts_of(query, built.sources)) is not None:
-                copy_all(query, query / "parted", parts=parts)
-                query = query / "parted"
-            read_batch_end(query, batches(query / "offsets")[-1], built.sources, self._topics)
-            problem = misfit(built.shared.frame, built.output_mode, query)
-        except SparkLogUnreadable as error:
-            problem = f"build reads {listed(built.sources)}, in this order: {error}"
+        problem = self._misfit(built, query, parts_of(query, built.sources))
         kept = _kept_by_spark(built)
         return {"plan": built.fixed, "sources": built.sources, "kept": kept or "", "misfit": problem}
+
+    def _misfit(self, built: BuiltPlan, query: Location, parts: Parts | None) -> str:
+        return compared(built.shared.frame, built.output_mode, built.sources, query, parts, self._topics)
 
     def close(self) -> None:
         """Release the lineage's lock, and end the application's process if there is one."""
@@ -297,7 +292,12 @@ class PipelineRun:
         """
         decision = self._decide_lineage(self._fixed(pipeline))
         built = self._built(pipeline, decision)
-        known = with_query(decision, built.sources, _kept_by_spark(built), self._started.next_offsets)
+        kept, wanted = _kept_by_spark(built), self._started.next_offsets
+        known = with_query(decision, built.sources, kept, wanted)
+        if isinstance(known, Continue) and known.widened is not None:
+            checkpoint = self._lineages.spark_checkpoint(decision.lineage)
+            if problem := self._misfit(built, checkpoint, known.widened):
+                known = started_over(decision.lineage, problem, built.sources, kept, wanted)
         if isinstance(decision, Continue) and isinstance(known, StartNew):
             built = self._built(pipeline, known)
         return built, known
@@ -413,7 +413,10 @@ class PipelineRun:
         lineage = decision.lineage
         if isinstance(decision, Continue):
             _log.info("continuing lineage %s", lineage.id)
-            self._lineages.go_on(lineage)
+            if decision.widened is None:
+                self._lineages.go_on(lineage)
+            else:
+                lineage = self._lineages.widen(lineage, decision.widened, self._started.target.now_ms())
             self._warn_of_partitions(lineage)
         else:
             lineage = self._lineages.start(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pyspark.errors import PySparkException
@@ -9,6 +11,12 @@ from pyspark.sql import DataFrame
 
 from grete.spark.failures.error_classes import wrong_with
 from grete.spark.failures.translation import text_with_traces
+from grete.spark.lineage.decision import listed
+from grete.spark.lineage.location import Location
+from grete.spark.lineage.offset_log import read_batch_end
+from grete.spark.lineage.parted_sources import Parts
+from grete.spark.lineage.query_files import copy_all, copy_without_state
+from grete.spark.lineage.source_log import SparkLogUnreadable, batches
 from grete.text_logs import shortened
 
 _WITHIN_S = 300
@@ -40,3 +48,30 @@ def misfit(frame: DataFrame, output_mode: str, copy: Path) -> str:
             text = text_with_traces(error)
             return wrong_with(text) or shortened(str(error), 1000)
     return "" if planned else f"Spark planned no batch of it within {_WITHIN_S} s"
+
+
+def compared(
+    frame: DataFrame,
+    output_mode: str,
+    sources: Sequence[str],
+    query: Location,
+    parts: Parts | None,
+    topics: Mapping[str, str],
+) -> str:
+    """Why a frame that reads these sources does not fit a location, with `parts` of it, "" where it does.
+
+    The location stays as it is: a copy of what Spark compares is made on this machine. One without a batch has
+    nothing that could not fit.
+    """
+    if not batches(query / "offsets"):
+        return ""
+    with tempfile.TemporaryDirectory(prefix="grete-query-") as folder:
+        copy = Path(folder) / "as-it-is"
+        copy_without_state(query, copy)
+        if parts is not None:
+            copy_all(copy, copy := Path(folder) / "parted", parts=parts)
+        try:
+            read_batch_end(copy, batches(copy / "offsets")[-1], sources, topics)
+        except SparkLogUnreadable as error:
+            return f"build reads {listed(sources)}, in this order: {error}"
+        return misfit(frame, output_mode, copy)
