@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.support.deployed_job import PodNode
+from tests.support.deployed_job import PodNode, new_namespace
 
 from grete.clock import SystemClock
 from grete.coordination.base import Coordination
@@ -88,8 +88,7 @@ class TestPodLauncher(KillingLauncherConformance):
 
     @pytest.fixture
     def namespace(self, kubernetes: KubeApiServer, tmp_path: Path) -> Iterator[str]:
-        name = f"pods-{uuid.uuid4().hex[:8]}"
-        kubernetes.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+        name = new_namespace(kubernetes, "pods", {})
         node = PodNode(kubernetes, name, tmp_path / "pods", 1)
         yield name
         node.stop()

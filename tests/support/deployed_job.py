@@ -316,6 +316,14 @@ def _mount_namespace(pid: int) -> str | None:
     return None
 
 
+def new_namespace(server: KubeApiServer, prefix: str, labels: Mapping[str, str]) -> str:
+    """One with the account that its controller would give it: without, pods are refused, after a second or two."""
+    name = f"{prefix}-{uuid.uuid4().hex[:8]}"
+    server.call("POST", "/api/v1/namespaces", {"metadata": {"name": name, "labels": dict(labels)}})
+    server.call("POST", f"/api/v1/namespaces/{name}/serviceaccounts", {"metadata": {"name": "default"}})
+    return name
+
+
 @contextlib.contextmanager
 def job_on_kubernetes(
     server: KubeApiServer,
@@ -328,9 +336,7 @@ def job_on_kubernetes(
 
     The namespace takes pods of the restricted standard alone, drivers and executors.
     """
-    namespace = f"jobs-{uuid.uuid4().hex[:8]}"
-    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    server.call("POST", "/api/v1/namespaces", {"metadata": {"name": namespace, "labels": labels}})
+    namespace = new_namespace(server, "jobs", {"pod-security.kubernetes.io/enforce": "restricted"})
     monkeypatch.setenv("GRETE_HOME", str(directory / "home"))
     monkeypatch.setenv(BROKERS, kafka.bootstrap)
     of_kubernetes = {
