@@ -65,7 +65,7 @@ POINTS: dict[str, str] = {
     "lineage.locked": "DataFrame pipeline: a new lineage's folder exists and is locked, nothing names it",
     "lineage.described": "its description is synced under a temporary name",
     "lineage.current": "it is the current one, its predecessors not pruned",
-    "lineage.widened": "inputs came; a copy of Spark's checkpoint with lines for them is whole, and not named yet",
+    "lineage.changed": "a copy of Spark's checkpoint, with inputs that came or other partitions, is whole, not named",
     "lineage.planned": "its next batch is planned in Spark's place, up to where its inputs end, and does not run",
     "container.lineage-decided": "DataFrame pipeline: the lineage is chosen, the query not started",
     "container.session-started": "Spark runs",

@@ -28,6 +28,9 @@ def counted() -> Column:
     return F.count("*").alias("count")
 
 
+PARTITIONS = "spark.sql.shuffle.partitions"
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 FORMS: Mapping[str, Callable[[DataFrame], DataFrame]] = {
     "counts": lambda rows: rows.groupBy("k").agg(counted()),
     "other keys": lambda rows: rows.withColumn("k", F.length("k")).groupBy("k").agg(counted()),
@@ -60,8 +63,8 @@ class Changing(grete.DataFramePipeline):
 @pytest.fixture
 def start(
     start_pipeline: Callable[..., PipelineUnderTest], spark: SparkSession
-) -> Callable[[str], PipelineUnderTest]:
-    return lambda form: start_pipeline(Changing, {**CONFIG, "app.form": form}, spark=spark)
+) -> Callable[..., PipelineUnderTest]:
+    return lambda form, **more: start_pipeline(Changing, {**CONFIG, **more, "app.form": form}, spark=spark)
 
 
 def changed(job: PipelineUnderTest, form: str, **config: str) -> list[object]:
@@ -94,6 +97,70 @@ def test_a_change_that_its_state_does_not_fit_is_named_and_one_setting_goes_on_f
     sent = changed(job, "other values", **{"job.lineage.state": "discard"})
     assert sent == [{"k": "a", "count": 1, "sum": 0}], "from the checkpoint, with empty state"
     assert changed(job, "other values", **{"job.lineage.state": "keep"}) == [{"k": "a", "count": 2, "sum": 0}]
+
+
+def partitions_of(job: PipelineUnderTest) -> set[str]:
+    [state] = job.directory.glob("jobs/*/container-0/lineages/*/spark*/state/0")
+    written = (one for one in state.iterdir() if one.name.isdigit() and any(one.glob("*.zip")))
+    newest = max(int(zip_.stem.partition("_")[0]) for one in state.iterdir() for zip_ in one.glob("*.zip"))
+    return {one.name for one in written if any(one.glob(f"{newest}*.zip"))}
+
+
+@pytest.mark.parametrize("form", ["counts", "one operator more"])
+def test_state_in_rocksdb_moves_into_as_many_partitions_as_the_configuration_has(
+    start: Callable[..., PipelineUnderTest], form: str
+) -> None:
+    """Also with a batch that was begun with those before, and twice without a batch between."""
+    job = start(form, **{PROVIDER: ROCKSDB, PARTITIONS: "2"})
+
+    def send(*keys: str) -> None:
+        for key in keys:
+            job.send("local.in", {"n": len(job.outputs("local.out"))}, key=key)
+
+    def counts() -> dict[str, int]:
+        return {out.message["k"]: out.message["count"] for out in job.outputs("local.out")}
+
+    send(*"abcdefgh")
+    job.run()
+    assert partitions_of(job) == {"0", "1"}
+    job.restart(config={PARTITIONS: "5"})
+    job.restart(config={PARTITIONS: "2"})
+    job.restart(config={PARTITIONS: "5"})
+    send(*"abci")
+    job.run()
+    assert counts() == {**dict.fromkeys("abc", 2), **dict.fromkeys("defghi", 1)}
+    assert partitions_of(job) == {"0", "1", "2", "3", "4"}
+    send("d")
+    assert job.run_batch(commit=False) is not None
+    job.restart(config={PARTITIONS: "3"})
+    send("e", "i")
+    job.run()
+    assert counts() == {**dict.fromkeys("abcdei", 2), **dict.fromkeys("fgh", 1)}
+    assert len(job.outputs("local.out")) == len("abcdefgh" + "abci" + "d" + "ei"), "nothing twice"
+    assert partitions_of(job) == {"0", "1", "2"}
+    job.restart()
+    send("a")
+    job.run()
+    assert counts()["a"] == 3
+
+
+def test_where_state_cannot_be_moved_it_is_said_and_goes_on(
+    start: Callable[..., PipelineUnderTest], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = start("counts", **{PARTITIONS: "2"})
+    job.send("local.in", {"n": 0}, key="a")
+    job.run()
+    with caplog.at_level(logging.WARNING, logger="grete.container"):
+        assert changed(job, "counts", **{PARTITIONS: "4"}) == [{"k": "a", "count": 2}]
+    assert f"{PARTITIONS}=4 has no effect: the state of this pipeline is in 2 partitions" in caplog.text
+    assert "only state in RocksDB can be moved" in caplog.text
+    monkeypatch.setattr("grete.spark.pipeline.state_partitions._MOVABLE", "")
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, logger="grete.container"):
+        assert changed(job, "counts") == [{"k": "a", "count": 3}]
+    assert (
+        "Spark does not move it: [STATE_REPARTITION_INVALID_CHECKPOINT.UNSUPPORTED_PROVIDER]" in caplog.text
+    )
 
 
 def test_a_pipeline_that_kept_nothing_begins_to_keep_state_without_a_word(

@@ -194,7 +194,7 @@ assert lineages.lock(found)
 sources = ("k.more", "k.views")
 lineages.widen(replace(found, sources=sources), with_more(found.sources, sources), now_ms=5)
 """
-WIDENED = ["lineage.described", "lineage.widened", "lineage.current"]
+WIDENED = ["lineage.described", "lineage.changed", "lineage.current"]
 
 
 @pytest.mark.parametrize("point", WIDENED)

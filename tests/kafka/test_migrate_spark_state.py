@@ -292,7 +292,7 @@ def test_a_query_that_subscribes_to_several_topics_goes_on_with_a_source_for_eac
     tmp_path: Path,
 ) -> None:
     """Also with a batch that was planned and not committed, whichever topic `build` names first, and with a topic
-    that comes later, as those do that a pattern finds.
+    that comes later, as those do that a pattern finds, while the state moves into other partitions.
     """
     query, make_job = make(function, sources=2)
     query.of_one = of_one
@@ -321,11 +321,18 @@ def test_a_query_that_subscribes_to_several_topics_goes_on_with_a_source_for_eac
     query.create(f"{query.topics[0]}-a")
     query.send(60)
     inputs = ",".join(f"kafka.{topic}" for topic in query.topics)
-    job.configure({"task.inputs": inputs, "systems.kafka.samza.offset.default": "oldest"})
+    job.configure(
+        {
+            "task.inputs": inputs,
+            "systems.kafka.samza.offset.default": "oldest",
+            "spark.sql.shuffle.partitions": "3",
+        }
+    )
     ran = job.run()
     assert ran.returncode == 0, ran.stderr + job.log()
     expected += query.drained(by_itself)
     assert query.final(values_in(query)) == query.final(expected)
+    assert ("is in 3 partitions" in job.log()) == (of_one == "windows"), job.log()
     back = tmp_path / "back"
     code, found = command(job, "migrate", "to-spark", "--checkpoint", str(back), "--execute")
     assert (code, found["sources"][:3]) == (0, [f"kafka.{topic}" for topic in query.topics[::-1]])

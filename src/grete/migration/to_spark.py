@@ -72,7 +72,7 @@ def _check_noted(
 ) -> None:
     """A query repeats what Spark has not noted, and knows nothing of a checkpoint that was moved."""
     again = "run the job once more, until it has committed a batch, and stop it"
-    done = Checkpointed.of(lineage.id, commits.values())
+    done = Checkpointed.of(lineage, commits.values())
     if any(commit.lineage != lineage.id for commit in commits.values()) or done is None:
         raise JobError(
             f"checkpoints of job {job.shown} were moved, and Spark has not gone on from there: {again}"

@@ -12,7 +12,7 @@ from grete.errors import JobError
 from grete.failpoints import failpoint
 from grete.model.ids import ContainerId
 from grete.operations.job_handle import JobHandle
-from grete.spark.lineage.decision import Checkpointed
+from grete.spark.lineage.decision import Checkpointed, LineageInfo
 from grete.spark.lineage.files import current_checkpoint
 from grete.spark.lineage.location import Location, OnAsking, open_location
 from grete.spark.lineage.source_log import batches
@@ -69,7 +69,7 @@ def _copied(
     if found is None:
         return {}
     known, checkpoint = found
-    until = None if commits is None else _last_batch(known.id, commits)
+    until = None if commits is None else _last_batch(known, commits)
     with closing(open_lineages(after, clone.settings, on_asking)) as lineages:
         try:
             own = lineages.start(
@@ -77,6 +77,7 @@ def _copied(
                 known.plan,
                 known.sources,
                 known.kept,
+                known.silent,
                 taken_over=checkpoint,
                 until=until,
             )
@@ -88,7 +89,7 @@ def _copied(
     return {known.id: own.id}
 
 
-def _last_batch(lineage: str, commits: Commits) -> int:
+def _last_batch(lineage: LineageInfo, commits: Commits) -> int:
     """The last one of the lineage that a checkpoint is of; -1 for none."""
     checkpointed = Checkpointed.of(lineage, commits.values())
     return -1 if checkpointed is None else checkpointed.batch

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import IO, Any
 
 from pyspark import SparkConf, SparkContext
@@ -162,6 +162,14 @@ def hadoop_configuration(context: SparkContext) -> Any:
     """Hadoop's configuration of a context, with its `spark.hadoop.*`."""
     java: Any = context._jsc
     return java.hadoopConfiguration()
+
+
+def state_repartitioner(session: SparkSession) -> Callable[[str, int], None] | None:
+    """What moves the state in a checkpoint location into another number of partitions, by a batch that reads nothing
+    (`StreamingCheckpointManager`); None before Spark 4.2.
+    """
+    manager = getattr(session, "_streamingCheckpointManager", None)
+    return None if manager is None else manager.repartition
 
 
 def query_execution(frame: DataFrame) -> Any:

@@ -229,6 +229,33 @@ def test_a_source_that_came_has_no_end_until_a_batch_has_read_it(tmp_path: Path)
     lineages.close()
 
 
+def test_state_moves_in_a_copy_by_a_batch_that_counts_for_the_one_before(tmp_path: Path) -> None:
+    lineages, lineage = lineages_of(tmp_path, "spark-4.2.0-stateful", "k.views")
+
+    def move(place: str) -> None:
+        log = Path(place)
+        assert not (log / "offsets" / "3").exists(), "what keeps a predecessor out is not in the copy"
+        record = (log / "offsets" / "2").read_text().replace('partitions":"', 'partitions":"1')
+        (log / "offsets" / "3").write_text(record)
+        (log / "commits" / "3").write_text((log / "commits" / "2").read_text())
+
+    def fail(place: str) -> None:
+        raise RuntimeError(place)
+
+    for refused, error in ((fail, RuntimeError), (lambda place: None, JobError)):
+        with pytest.raises(error):
+            lineages.repartition(lineage, refused, now_ms=5)
+        assert lineages.current() == lineage
+        assert [one.name for one in (tmp_path / lineage.id).iterdir() if one.is_dir()] == ["spark"]
+    moved = lineages.repartition(lineage, move, now_ms=5)
+    assert moved == replace(lineage, folder="spark-2", silent=3) == lineages.current()
+    assert not lineages.is_open(moved)
+    commit = TaskCommit({SystemStreamPartition.parse("k.views.0"): "9"}, moved.id, 2)
+    assert Checkpointed.of(moved, [commit]) == Checkpointed(3, {"k.views.0": 10})
+    assert Checkpointed.of(lineage, [commit]) == Checkpointed(2, {"k.views.0": 10})
+    lineages.close()
+
+
 @pytest.mark.parametrize("before", ["", None, "Aggregate [k]"])
 def test_a_build_that_begins_to_keep_state_needs_no_word_where_it_is_known_that_it_kept_none(
     before: str | None,
@@ -279,13 +306,13 @@ def test_a_batch_that_our_checkpoint_has_is_the_one_that_spark_has_of_that_numbe
     def decided(batch: int, offset: int) -> LineageDecision:
         commit = TaskCommit({SystemStreamPartition("local", "in", 0): str(offset - 1)}, "l1", batch)
         others = [TaskCommit({}), TaskCommit({}, "an earlier one", 9)]
-        checkpointed = Checkpointed.of("l1", [commit, *others])
+        checkpointed = Checkpointed.of(LINEAGE, [commit, *others])
         return decide_lineage(
             LINEAGE, progress(20, 20), {"local.in.0": 20}, "plan, tasks", checkpointed=checkpointed
         )
 
     assert decided(0, 20) == decided(1, 20) == Continue(LINEAGE)
-    assert Checkpointed.of("l1", [TaskCommit({})]) is None
+    assert Checkpointed.of(LINEAGE, [TaskCommit({})]) is None
     assert "the checkpoint is of batch 2, and Spark has planned 1 and committed 0" in str(decided(2, 20))
     assert "local.in.0: batch 1 ends at 19 in the checkpoint, and at 20 in Spark's offset log" in str(
         decided(1, 19)

@@ -78,6 +78,12 @@ class SparkSettings(Section):
         return self.options.get("spark.jars.packages", "")
 
     @property
+    def state_partitions(self) -> int | None:
+        """In how many partitions the state of a pipeline shall be; None where the configuration names no number."""
+        named = self.options.get("spark.sql.shuffle.partitions", "")
+        return int(named) if named.isdecimal() else None
+
+    @property
     def lineage_receiver(self) -> dict[str, str]:
         """`spark.openlineage.transport.*`, without that beginning; empty where no receiver of lineage is named."""
         found = {

@@ -34,7 +34,8 @@ class LineageInfo:
 
     `sources` are those of its query, in Spark's order: see `offset_log.read_batch_end`. `kept` is what the query had
     in Spark alone when it began, see `refuse_to_lose_state`; "" for nothing, None where it was not noted. `folder` is
-    where in the lineage Spark's checkpoint location is: in another one since inputs have come.
+    where in the lineage Spark's checkpoint location is: in another one since inputs came, or the state was moved into
+    other partitions. `silent` is the batch that Spark made by moving it, which no output and no checkpoint has.
     """
 
     id: str
@@ -43,6 +44,7 @@ class LineageInfo:
     sources: tuple[str, ...] = ()
     kept: str | None = None
     folder: str = FIRST_FOLDER
+    silent: int | None = None
 
     @property
     def foreign_sources(self) -> tuple[str, ...]:
@@ -83,13 +85,18 @@ class Checkpointed:
     next_offsets: Mapping[str, int]
 
     @classmethod
-    def of(cls, lineage: str, commits: Iterable[TaskCommit]) -> Checkpointed | None:
-        """What checkpoints of tasks have of a lineage; None where they have nothing of it."""
-        found = [commit for commit in commits if commit.lineage == lineage]
+    def of(cls, lineage: LineageInfo, commits: Iterable[TaskCommit]) -> Checkpointed | None:
+        """What checkpoints of tasks have of a lineage; None where they have nothing of it.
+
+        The batch before a silent one counts as that: both end at the same offsets.
+        """
+        found = [commit for commit in commits if commit.lineage == lineage.id]
         if not found:
             return None
         batch = max(commit.batch_id for commit in found)
         last = [commit for commit in found if commit.batch_id == batch]
+        if lineage.silent is not None and batch == lineage.silent - 1:
+            batch = lineage.silent
         return cls(batch, {str(ssp): int(at) + 1 for commit in last for ssp, at in commit.offsets.items()})
 
 

@@ -12,7 +12,7 @@ import os
 import shutil
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -66,11 +66,20 @@ class Lineages(ABC):
         except SparkLogUnreadable as error:
             return str(error)
 
+    def is_open(self, lineage: LineageInfo) -> bool:
+        """Whether Spark has begun a batch and not noted its end.
+
+        Raises:
+            SparkLogUnreadable: see `read_progress`.
+        """
+        progress = read_progress(self.spark_checkpoint(lineage), lineage.sources, self._topics)
+        return progress.planned > progress.committed
+
     def planned_settings(self, lineage: LineageInfo) -> Mapping[str, str]:
-        """Spark's settings as of its first batch that is still known; empty before there is one."""
+        """Spark's settings as of the batch that it has planned last; empty before there is one."""
         checkpoint = self.spark_checkpoint(lineage)
         known = batches(checkpoint / "offsets")
-        return read_planned(checkpoint, known[0]).settings if known else {}
+        return read_planned(checkpoint, known[-1]).settings if known else {}
 
     def plan_up_to(self, lineage: LineageInfo, ends: Mapping[str, int], now_ms: int) -> bool:
         """Plan the next batch up to these next offsets, in Spark's place; returns whether there is one to run.
@@ -108,6 +117,7 @@ class Lineages(ABC):
         plan: str,
         sources: Sequence[str] = (),
         kept: str | None = None,
+        silent: int | None = None,
         *,
         taken_over: Location | None = None,
         until: int | None = None,
@@ -121,58 +131,90 @@ class Lineages(ABC):
             OSError: there is no room for the copy; nothing of it is left.
             SparkLogUnreadable: with `parts`, a record of the query is damaged; nothing is left either.
         """
-        lineage = LineageInfo(uuid.uuid4().hex, dict(starting_offsets), plan, tuple(sources), kept)
+        id_ = uuid.uuid4().hex
+        lineage = LineageInfo(id_, dict(starting_offsets), plan, tuple(sources), kept, silent=silent)
         locked = self.lock(lineage)
         assert locked, "a lineage that no other process knows of is locked"
         self._make(lineage)
         if taken_over is not None:
-            self._copy(taken_over, lineage, lineage.id, until=until, parts=parts)
+            try:
+                copy_all(taken_over, self.spark_checkpoint(lineage), until=until, parts=parts)
+            except (OSError, SparkLogUnreadable):
+                self._remove(lineage.id)
+                raise
         failpoint("lineage.locked")
         self._write(CURRENT, orjson.dumps(asdict(lineage)))
         failpoint("lineage.current")
         self._prune(keep=lineage.id)
         return lineage
 
-    def _copy(
-        self,
-        taken_over: Location,
-        lineage: LineageInfo,
-        made: str,
-        *,
-        until: int | None = None,
-        parts: Parts | None = None,
-    ) -> None:
-        """What was `made` and found no room is taken away, so that there is some."""
-        try:
-            copy_all(taken_over, self.spark_checkpoint(lineage), until=until, parts=parts)
-        except (OSError, SparkLogUnreadable):
-            self._remove(made)
-            raise
-
     def widen(self, lineage: LineageInfo, parts: Parts, now_ms: int) -> LineageInfo:
-        """Let the current lineage go on with sources that came: a copy with their lines. Durable on return.
+        """Let the current lineage go on with sources that came, under this description. Durable on return.
+
+        Raises:
+            OSError: there is no room for a copy; nothing of it is left.
+            SparkLogUnreadable: see `read_progress`.
+        """
+        return self._changed(lineage, now_ms, parts=parts)
+
+    def repartition(self, lineage: LineageInfo, move: Callable[[str], None], now_ms: int) -> LineageInfo:
+        """Let the current lineage go on with its state in other partitions. Durable on return.
+
+        `move` is called with a location, and leaves one batch more in it, which is committed and reads nothing. No
+        batch may have been begun.
+
+        Raises:
+            OSError: there is no room for a copy; nothing of it is left.
+            JobError: `move` did not do it.
+            Exception: what `move` raises.
+        """
+        committed = read_progress(self.spark_checkpoint(lineage), lineage.sources, self._topics).committed
+        silent = replace(lineage, silent=committed + 1)
+
+        def moved(place: WritableLocation) -> None:
+            move(str(place))
+            after = read_progress(place, lineage.sources, self._topics)
+            if (after.planned, after.committed) != (silent.silent, silent.silent):
+                raise JobError(
+                    f"{place}: batch {after.committed} is the last one, and {silent.silent} was to be"
+                )
+
+        return self._changed(silent, now_ms, until=committed, change=moved)
+
+    def _changed(
+        self,
+        lineage: LineageInfo,
+        now_ms: int,
+        *,
+        parts: Parts | None = None,
+        until: int | None = None,
+        change: Callable[[WritableLocation], None] = lambda place: None,
+    ) -> LineageInfo:
+        """Put a changed copy of Spark's checkpoint location in the place of the current lineage's.
 
         Until then the lineage is as it was, and so it is where this fails. A predecessor that still lives, as one
         that was paused, can plan no batch meanwhile: the next one is planned here, and reads nothing.
-
-        Raises:
-            OSError: there is no room for the copy; nothing of it is left.
-            SparkLogUnreadable: see `read_progress`.
         """
-        before = self.current()
+        before, now = self.current(), replace(lineage, folder=_folder_after(lineage.folder))
         assert before is not None
-        old, wide = self.spark_checkpoint(before), replace(lineage, folder=f"spark-{len(lineage.sources)}")
+        old, new = self.spark_checkpoint(before), self.spark_checkpoint(now)
         progress = read_progress(old, before.sources, self._topics)
         if progress.planned == progress.committed >= 0:
             empty = record_after(old, progress.planned, {}, now_ms)
             self._add(_record(before, progress.planned + 1), empty)
-        self._remove(f"{wide.id}/{wide.folder}")  # of a start that was killed here
-        self._copy(old, wide, f"{wide.id}/{wide.folder}", parts=parts)
-        failpoint("lineage.widened")
-        self._write(CURRENT, orjson.dumps(asdict(wide)))
+        made = f"{now.id}/{now.folder}"
+        self._remove(made)  # of a start that was killed here
+        try:
+            copy_all(old, new, until=until, parts=parts)
+            change(new)
+        except Exception:
+            self._remove(made)
+            raise
+        failpoint("lineage.changed")
+        self._write(CURRENT, orjson.dumps(asdict(now)))
         failpoint("lineage.current")
         self._remove(f"{before.id}/{before.folder}")
-        return wide
+        return now
 
     def go_on(self, lineage: LineageInfo) -> None:
         """Keep the current lineage under a new description, when it has one. Durable on return."""
@@ -209,6 +251,12 @@ class Lineages(ABC):
     @abstractmethod
     def close(self) -> None:
         """Give the locks back."""
+
+
+def _folder_after(folder: str) -> str:
+    """Of the same lineage, when its files are changed."""
+    before = folder.removeprefix(FIRST_FOLDER).removeprefix("-")
+    return f"{FIRST_FOLDER}-{int(before or 1) + 1}"
 
 
 def _record(lineage: LineageInfo, batch: int) -> str:
@@ -300,8 +348,9 @@ def current_lineage(place: Location) -> LineageInfo | None:
         starting = document["starting_offsets"]
         sources = document.get("sources", _streams(starting))
         kept = document.get("kept")
-        folder = str(document.get("folder", FIRST_FOLDER))
-        return LineageInfo(document["id"], starting, document["plan"], tuple(map(str, sources)), kept, folder)
+        folder, silent = str(document.get("folder", FIRST_FOLDER)), document.get("silent")
+        of_query = tuple(map(str, sources)), kept
+        return LineageInfo(document["id"], starting, document["plan"], *of_query, folder, silent)
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError, WireError):
         return None
 

@@ -55,7 +55,7 @@ class Query:
 
     def __init__(self, run_batch: RunBatch, settings: QuerySettings, stop: Interruption) -> None:
         self._run_batch = run_batch
-        self._settings = settings
+        self.settings = settings
         self._stop = stop
         self._shutdown = False
         self._interrupted = False
@@ -79,7 +79,7 @@ class Query:
                 raise self._failure
             try:
                 end = read_batch_end(
-                    self._settings.checkpoint, batch_id, self._settings.sources, self._settings.topics
+                    self.settings.checkpoint, batch_id, self.settings.sources, self.settings.topics
                 )
                 outcome = self._run_batch(batch, batch_id, end)
             except BaseException as error:
@@ -99,15 +99,15 @@ class Query:
         """
         writer = (
             frame.writeStream.foreachBatch(self._for_each_batch)
-            .outputMode(self._settings.output_mode)
-            .option("checkpointLocation", str(self._settings.checkpoint))
+            .outputMode(self.settings.output_mode)
+            .option("checkpointLocation", str(self.settings.checkpoint))
         )
-        if self._settings.one_batch:
+        if self.settings.one_batch:
             writer = writer.trigger(once=True)
-        elif self._settings.until_drained:
+        elif self.settings.until_drained:
             writer = writer.trigger(availableNow=True)
         else:
-            writer = writer.trigger(processingTime=f"{self._settings.interval_ms} milliseconds")
+            writer = writer.trigger(processingTime=f"{self.settings.interval_ms} milliseconds")
         try:
             query = writer.start()
             self._finish_starting(query)
@@ -176,7 +176,7 @@ class Query:
         raise self._failed(spark, failure or error) from error
 
     def _failed(self, spark: SparkSession, error: BaseException) -> GreteError:
-        where = str(self._settings.checkpoint)
+        where = str(self.settings.checkpoint)
         return failed(error, spark.sparkContext, has_worked=self._has_worked, checkpoint=where)
 
 

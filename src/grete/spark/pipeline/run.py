@@ -6,7 +6,7 @@ import logging
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,7 @@ from grete.spark.pipeline.plan_checks import check_containers, gathers
 from grete.spark.pipeline.query import Query, QuerySettings, RunBatch
 from grete.spark.pipeline.query_progress import ProgressReader
 from grete.spark.pipeline.same_inputs import SameInputs
+from grete.spark.pipeline.state_partitions import moved_state, wanted_partitions
 from grete.spark.pipeline.tried_on import compared
 from grete.spark.session.executor_count import executors
 from grete.spark.sinks.factory import Sinks, check_format, output_streams
@@ -82,7 +83,6 @@ from grete.tasks.ranges import SourceOffsets
 from grete.wire.metric_values import Metrics
 
 _log = logging.getLogger("grete.container")
-_PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +123,8 @@ class PipelineRun:
             else LineageDirectory(place, self._topics)
         )
         self._has_begun = False
+        self._partitions: int | None = None
+        """In how many the state shall be, while it is in another number."""
         self._held = ExitStack()
         self._held.callback(self._lineages.close)
         self.on_progress: Callable[[Metrics], None] = lambda metrics: None
@@ -226,8 +228,17 @@ class PipelineRun:
                 progress.close()
 
     def _run_query(self, query: Query, lineage: LineageInfo, frame: DataFrame) -> Ended:
-        """Run it until it ends; of a job whose inputs have ends, batch by batch until there is none before them."""
+        """Run it until it ends; of a job whose inputs have ends, batch by batch until there is none before them.
+
+        Before its state is moved, a batch that was begun comes to its end.
+        """
         ends, ended = self._ends, Ended.DRAINED
+        if self._partitions is not None:  # a batch was begun with those that there are
+            settings, query.settings = query.settings, replace(query.settings, one_batch=True)
+            if (ended := query.run(self._spark, frame)) is not Ended.DRAINED:
+                return ended
+            lineage = self._with_partitions(lineage)
+            query.settings = replace(settings, checkpoint=self._lineages.spark_checkpoint(lineage))
         if not ends:
             return query.run(self._spark, frame)
         while ended is Ended.DRAINED and self._lineages.plan_up_to(
@@ -405,7 +416,7 @@ class PipelineRun:
         return decide_lineage(
             *(current, progress, self._started.next_offsets, plan),
             moved=any(not commit.lineage for commit in commits),
-            checkpointed=None if current is None else Checkpointed.of(current.id, commits),
+            checkpointed=None if current is None else Checkpointed.of(current, commits),
         )
 
     def _lineage_of(self, decision: LineageDecision) -> LineageInfo:
@@ -417,7 +428,9 @@ class PipelineRun:
                 self._lineages.go_on(lineage)
             else:
                 lineage = self._lineages.widen(lineage, decision.widened, self._started.target.now_ms())
-            self._warn_of_partitions(lineage)
+            self._partitions = wanted_partitions(self._spark, self._settings, self._lineages, lineage)
+            if not self._lineages.is_open(lineage):
+                lineage = self._with_partitions(lineage)
         else:
             lineage = self._lineages.start(
                 lineage.starting_offsets, lineage.plan, lineage.sources, lineage.kept
@@ -426,18 +439,12 @@ class PipelineRun:
         failpoint("container.lineage-decided")
         return lineage
 
-    def _warn_of_partitions(self, lineage: LineageInfo) -> None:
-        """State stays in as many partitions as it began with, whatever the configuration says now."""
-        had, now = (
-            self._lineages.planned_settings(lineage).get(_PARTITIONS),
-            self._spark.conf.get(_PARTITIONS),
-        )
-        if lineage.kept and had not in (None, now):
-            _log.warning(
-                "%s=%s has no effect: the state of this pipeline is in %s partitions, and stays so until it is given "
-                "up, as by a rewind with --state discard",
-                *(_PARTITIONS, now, had),
-            )
+    def _with_partitions(self, lineage: LineageInfo) -> LineageInfo:
+        """The lineage with its state in as many partitions as the operator wants."""
+        wanted, self._partitions = self._partitions, None
+        if wanted is None:
+            return lineage
+        return moved_state(self._spark, self._lineages, lineage, wanted, self._started.target.now_ms())
 
     def _rewind_discards(self) -> bool:
         """Whether the operator gave Spark's state up with the startpoint from which no batch has run yet."""
