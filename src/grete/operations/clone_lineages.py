@@ -99,6 +99,10 @@ def _check_kept(original: JobHandle, checkpoint: Location, until: int | None) ->
     """Whether Spark has kept all that was to be copied: it removes what is of no use for its last batches."""
     if until is None:
         return
+    if not checkpoint.is_dir():
+        raise JobError(
+            f"{original.job.shown} has changed its state's partitions or inputs meanwhile: clone it again"
+        )
     kept = original.settings.spark.retained_batches
     went_on = max(batches(checkpoint / "offsets"), default=until) - until
     if went_on > kept - 2:

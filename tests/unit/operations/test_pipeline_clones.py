@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,7 +19,9 @@ from grete.metadata.job_state import read_origin
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.operations import open_job
 from grete.operations.clone_start import begin_at_checkpoint
+from grete.spark.lineage import files as files_of_lineages
 from grete.spark.lineage.files import current_lineage
+from grete.spark.lineage.query_files import copy_all
 from grete.systems.local.system import LocalSystem
 
 
@@ -134,3 +137,19 @@ def test_a_pipeline_that_has_gone_on_too_far_meanwhile_is_to_be_stopped(original
             clone()
         handle.stream.change_config({"spark.sql.streaming.minBatchesToRetain": "11"}, run_id="run-2")
         clone()
+
+
+def test_a_pipeline_whose_state_was_moved_meanwhile_is_to_be_cloned_again(
+    original: RunPipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder that was copied is gone by then, and nobody knows how much of it is in the copy."""
+    original.commit(*(one.id for one in original.lineages))
+
+    def copied_and_gone(query: Path, to: Path, **more: object) -> None:
+        copy_all(query, to)
+        shutil.rmtree(query)
+
+    monkeypatch.setattr(files_of_lineages, "copy_all", copied_and_gone)
+    with open_job(JOB) as handle, handle.election.stopped("it runs"):
+        with pytest.raises(JobError, match=r"state's partitions or inputs meanwhile: clone it again"):
+            clone()

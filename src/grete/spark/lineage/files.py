@@ -173,6 +173,8 @@ class Lineages(ABC):
 
         def moved(place: WritableLocation) -> None:
             move(str(place))
+            if isinstance(place, Path):
+                os.sync()  # Spark syncs no file
             after = read_progress(place, lineage.sources, self._topics)
             if (after.planned, after.committed) != (silent.silent, silent.silent):
                 raise JobError(

@@ -421,7 +421,7 @@ class PipelineRun:
 
     def _lineage_of(self, decision: LineageDecision) -> LineageInfo:
         """The lineage to run: the current one, or a new one, which is durable on return."""
-        lineage = decision.lineage
+        lineage, self._partitions = decision.lineage, None
         if isinstance(decision, Continue):
             _log.info("continuing lineage %s", lineage.id)
             if decision.widened is None:
@@ -429,7 +429,7 @@ class PipelineRun:
             else:
                 lineage = self._lineages.widen(lineage, decision.widened, self._started.target.now_ms())
             self._partitions = wanted_partitions(self._spark, self._settings, self._lineages, lineage)
-            if not self._lineages.is_open(lineage):
+            if self._partitions is not None and not self._lineages.is_open(lineage):
                 lineage = self._with_partitions(lineage)
         else:
             lineage = self._lineages.start(
