@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 import grete
 from grete.errors import JobError, StateDoesNotFit
 from grete.testing.pipeline import PipelineUnderTest
+from grete_workbench.hdfs import HdfsCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -142,6 +143,25 @@ def test_state_in_rocksdb_moves_into_as_many_partitions_as_the_configuration_has
     send("a")
     job.run()
     assert counts()["a"] == 3
+
+
+@pytest.mark.nightly
+def test_state_on_hdfs_moves_as_on_a_disk(
+    start: Callable[..., PipelineUnderTest], hdfs: HdfsCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = {"job.lineage.dir": f"{hdfs.bootstrap}/moved", PROVIDER: ROCKSDB}
+    job = start("counts", **place, **{PARTITIONS: "2"})
+    for key in "abcdefgh":
+        job.send("local.in", {"n": 0}, key=key)
+    job.run()
+    with caplog.at_level(logging.INFO, logger="grete.container"):
+        assert changed(job, "counts", **{PARTITIONS: "5"}) == [{"k": "a", "count": 2}]
+    assert "is in 5 partitions" in caplog.text
+    caplog.clear()
+    with caplog.at_level(logging.INFO, logger="grete.container"):
+        assert changed(job, "counts") == [{"k": "a", "count": 3}]
+    assert "continuing lineage" in caplog.text
+    assert "partitions" not in caplog.text, "it is not moved again"
 
 
 def test_where_state_cannot_be_moved_it_is_said_and_goes_on(

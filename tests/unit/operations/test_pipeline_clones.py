@@ -150,6 +150,6 @@ def test_a_pipeline_whose_state_was_moved_meanwhile_is_to_be_cloned_again(
         shutil.rmtree(query)
 
     monkeypatch.setattr(files_of_lineages, "copy_all", copied_and_gone)
-    with open_job(JOB) as handle, handle.election.stopped("it runs"):
-        with pytest.raises(JobError, match=r"state's partitions or inputs meanwhile: clone it again"):
-            clone()
+    refused = pytest.raises(JobError, match=r"state's partitions or inputs meanwhile: clone it again")
+    with open_job(JOB) as handle, handle.election.stopped("it runs"), refused:
+        clone()
