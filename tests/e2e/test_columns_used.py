@@ -158,7 +158,9 @@ def test_what_several_outputs_use_is_used(stream: Stream) -> None:
 
 
 def test_a_stale_file_does_not_outlive_the_next_start(tmp_path: Path) -> None:
-    used = tmp_path / "columns.json"
+    used = (
+        tmp_path / "container-0" / "columns.json"
+    )  # a folder that nothing has made, as with job.lineage.dir
     columns_used.write(used, {"local.in": {"key"}})
     assert columns_used.read(used, "local.in") == {"key"}
     assert columns_used.read(used, "local.other") is None

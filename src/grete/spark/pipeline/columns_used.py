@@ -73,6 +73,7 @@ def write(path: Path, columns: Mapping[str, Set[str]]) -> None:
     path.unlink(missing_ok=True)  # without a file all columns are read, with an older one too few
     if not columns:
         return
+    path.parent.mkdir(parents=True, exist_ok=True)  # with lineages elsewhere nothing has made it
     path.write_text(json.dumps({stream: sorted(names) for stream, names in columns.items()}))
 
 
