@@ -22,6 +22,7 @@ import pytest
 
 import grete.spark
 from grete.failpoints import POINTS
+from grete.spark.lineage.decision import LineageInfo
 from grete.spark.lineage.files import LineageDirectory
 from grete.spark.lineage.offset_log import SparkProgress
 from grete.testing.waiting import patient
@@ -154,8 +155,9 @@ def test_a_pipeline_killed_everywhere_sends_what_it_sends_unharmed(
 BEGIN_A_LINEAGE = """
 import sys
 from pathlib import Path
+from grete.spark.lineage.decision import LineageInfo
 from grete.spark.lineage.files import LineageDirectory
-LineageDirectory(Path(sys.argv[1])).start({"local.in.0": int(sys.argv[2])}, "plan")
+LineageDirectory(Path(sys.argv[1])).start(LineageInfo("", {"local.in.0": int(sys.argv[2])}, "plan"))
 """
 
 
@@ -204,7 +206,9 @@ def test_killed_while_an_input_comes_to_a_lineage_it_is_as_it_was_or_wide_and_ca
 ) -> None:
     """With Spark in tests/e2e/test_pipeline_inputs.py."""
     with closing(LineageDirectory(tmp_path)) as lineages:
-        before = lineages.start({"k.views.0": 0}, "plan", ["k.views"], "a count", taken_over=STATEFUL)
+        before = lineages.start(
+            LineageInfo("", {"k.views.0": 0}, "plan", ("k.views",), "a count"), taken_over=STATEFUL
+        )
         there = lineages.progress(before)
 
     def widen(**environment: str) -> int:
@@ -248,7 +252,9 @@ print(lineages.plan_up_to(lineages.current(), {"k.views.0": int(sys.argv[2])}, n
 def test_killed_when_a_batch_is_planned_up_to_an_end_it_is_that_batch_that_runs(tmp_path: Path) -> None:
     """With Spark in tests/e2e/test_pipeline_clone.py."""
     with closing(LineageDirectory(tmp_path)) as lineages:
-        lineage = lineages.start({"k.views.0": 0, "k.views.1": 0}, "plan", ["k.views"], taken_over=STATEFUL)
+        lineage = lineages.start(
+            LineageInfo("", {"k.views.0": 0, "k.views.1": 0}, "plan", ("k.views",)), taken_over=STATEFUL
+        )
 
     def plan(end: int, **environment: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", PLAN_A_BATCH, str(tmp_path), str(end)]

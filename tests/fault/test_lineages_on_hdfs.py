@@ -186,7 +186,10 @@ def test_lineages_are_kept_there_as_on_a_disk(spark: SparkSession, hdfs: HdfsClu
     place = f"{hdfs.bootstrap}/as on a disk/job-1/container-0/lineages"
     lineages = HadoopLineages.of(spark, place)
     assert lineages.current() is None
-    begun = [lineages.start({"kafka.in.0": number}, "the plan", ["kafka.in"]) for number in range(6)]
+    begun = [
+        lineages.start(LineageInfo("", {"kafka.in.0": number}, "the plan", ("kafka.in",)))
+        for number in range(6)
+    ]
     assert HadoopLineages.of(spark, place).current() == begun[-1]
     assert lineages.progress(begun[-1]) is not None, "its folder is there"
     assert [lineages.progress(one) is not None for one in begun] == [False, False, True, True, True, True]
@@ -203,7 +206,9 @@ def test_a_lineage_there_goes_on_with_an_input_that_came_and_no_predecessor_plan
 ) -> None:
     query = Path(__file__).parents[1] / "unit" / "migration" / "spark_checkpoints" / "spark-4.2.0-stateful"
     lineages = HadoopLineages.of(spark, f"{hdfs.bootstrap}/wide/job-1/container-0/lineages")
-    before = lineages.start({"k.views.0": 0}, "the plan", ["k.views"], "a count", taken_over=query)
+    before = lineages.start(
+        LineageInfo("", {"k.views.0": 0}, "the plan", ("k.views",), "a count"), taken_over=query
+    )
     there, old = lineages.progress(before), lineages.spark_checkpoint(before)
     assert isinstance(there, SparkProgress)
     assert there.planned == there.committed
@@ -247,9 +252,11 @@ def test_a_deleted_job_takes_its_lineages_along_or_names_them(
         handle.stream.write_config(config, run_id="run-1", reason="")
     place = f"{folder}/counting-1"
     others = HadoopLineages.of(spark, f"{hdfs.bootstrap}/deleted/other-1/container-0/lineages")
-    begun = others.start({"local.in.0": 0}, "the plan")
+    begun = others.start(LineageInfo("", {"local.in.0": 0}, "the plan"))
     if is_there:
-        HadoopLineages.of(spark, f"{place}/container-0/lineages").start({"local.in.0": 0}, "the plan")
+        HadoopLineages.of(spark, f"{place}/container-0/lineages").start(
+            LineageInfo("", {"local.in.0": 0}, "the plan")
+        )
         assert files_of(spark, place)
     assert main(["job", "delete", "--job", "counting"]) == 0
     assert f"lineages            {place}" in capsys.readouterr().out
@@ -267,7 +274,7 @@ def test_a_place_that_does_not_answer_or_that_spark_does_not_know_is_named(
     spark: SparkSession, hdfs: HdfsCluster
 ) -> None:
     lineages = HadoopLineages.of(spark, f"{hdfs.bootstrap}/away")
-    begun = lineages.start({"kafka.in.0": 0}, "the plan")
+    begun = lineages.start(LineageInfo("", {"kafka.in.0": 0}, "the plan"))
     hdfs.kill(1)
     try:
         with pytest.raises(FilesUnreachable, match=f"{LINEAGE_DIR.name}: {hdfs.bootstrap}/away"):

@@ -43,7 +43,9 @@ class RunPipeline:
             handle.stream.put(SET_TASK_CONTAINER, {f"Partition {p}": str(p) for p in (0, 1)})
         for p in (0, 1):
             with closing(LineageDirectory(self.place(JOB, p))) as lineages:
-                begun = lineages.start({f"local.in.{p}": p}, f"plan, {p}", ("local.in", ""), "a count")
+                begun = lineages.start(
+                    LineageInfo("", {f"local.in.{p}": p}, f"plan, {p}", ("local.in", ""), "a count")
+                )
                 (lineages.spark_checkpoint(begun) / "metadata").write_bytes(b"of %d" % p)
             self.lineages.append(begun)
 

@@ -16,7 +16,14 @@ from grete.config.time_zone import TIME_ZONE
 from grete.errors import ConfigError, JobError
 from grete.spark.lineage.location import Location
 from grete.spark.lineage.query_files import files_below
-from grete.spark.lineage.source_log import batches, read_beginning, read_commit, read_planned
+from grete.spark.lineage.source_log import (
+    batches,
+    is_kafkas,
+    parsed_end,
+    read_beginning,
+    read_commit,
+    read_planned,
+)
 
 _OPERATOR = re.compile(rb'"operatorName"\s*:\s*"([^"]{1,200})"')
 _LONGEST = 120
@@ -78,11 +85,11 @@ def read_query(folder: Location) -> OldQuery:
     if committed:
         read_commit(folder, last)
     newest = read_planned(folder, planned[-1])
-    planned_ends = {source: _parsed(end) for source, end in newest.ends.items()}
+    planned_ends = {source: parsed_end(end) for source, end in newest.ends.items()}
     batch = read_planned(folder, last) if last >= 0 else None
     written = {source: None if batch is None else batch.ends.get(source) for source in newest.ends}
     ends = {
-        source: _parsed(read_beginning(folder, source) if end is None else end)
+        source: parsed_end(read_beginning(folder, source) if end is None else end)
         for source, end in written.items()
     }
     found, apart = _of_kafka(ends)
@@ -114,18 +121,10 @@ def _id(folder: Location) -> str:
         return ""
 
 
-def _is_kafka(*documents: Any) -> bool:
-    """Whether Spark wrote this of Kafka's source: `{"topic":{"0":123}}`, and no other source of Spark's is so."""
-    known = [document for document in documents if document is not None]
-    return bool(known) and all(
-        isinstance(document, Mapping)
-        and all(
-            isinstance(partitions, Mapping)
-            and all(key.isdecimal() and type(value) is int for key, value in partitions.items())
-            for partitions in document.values()
-        )
-        for document in known
-    )
+def _is_kafka(*ends: Any) -> bool:
+    """Whether what Spark wrote of a source, as far as it wrote it, is of Kafka's."""
+    known = [end for end in ends if end is not None]
+    return bool(known) and all(map(is_kafkas, known))
 
 
 def _of_kafka(ends: Mapping[str, Any]) -> tuple[dict[tuple[str, int], int], list[str]]:
@@ -133,7 +132,7 @@ def _of_kafka(ends: Mapping[str, Any]) -> tuple[dict[tuple[str, int], int], list
     found: dict[tuple[str, int], int] = {}
     apart = []
     for source, end in sorted(ends.items()):
-        if not _is_kafka(end):
+        if not is_kafkas(end):
             continue
         for topic, partitions in end.items():
             for partition, offset in partitions.items():
@@ -157,16 +156,6 @@ def _operators(state: Location) -> Iterator[str]:
             match[1].decode(errors="replace") for content in written if (match := _OPERATOR.search(content))
         ]
         yield names[-1] if names else f"{_UNNAMED}{folder.name}"
-
-
-def _parsed(written: bytes | None) -> Any:
-    """An offset as a value, None where there is none; one that is not JSON is the text that it is."""
-    if written is None:
-        return None
-    try:
-        return orjson.loads(written)
-    except orjson.JSONDecodeError:
-        return written.decode(errors="replace")
 
 
 def _shown(written: bytes | None) -> str:

@@ -19,6 +19,7 @@ from grete.migration.spark_query import OldQuery
 from grete.model.ids import ContainerId
 from grete.model.job import JobModel
 from grete.model.startpoint import StateChoice
+from grete.spark.lineage.decision import LineageInfo
 from grete.spark.lineage.location import OnAsking
 from grete.spark.lineage.parted_sources import Parts, parts_of
 from grete.spark.lineage.query_files import copy_without_state
@@ -133,6 +134,5 @@ def begin_lineage(
     """
     place = settings.job.container_lineages(settings.job.id, home, _ONLY)
     with closing(open_lineages(place, settings, on_asking)) as lineages:
-        return lineages.start(
-            starting, built.plan, built.sources, built.kept, taken_over=query.folder, parts=built.parts
-        ).id
+        goes_on = LineageInfo("", starting, built.plan, built.sources, built.kept)
+        return lineages.start(goes_on, taken_over=query.folder, parts=built.parts).id

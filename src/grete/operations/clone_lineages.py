@@ -72,15 +72,7 @@ def _copied(
     until = None if commits is None else _last_batch(known, commits)
     with closing(open_lineages(after, clone.settings, on_asking)) as lineages:
         try:
-            own = lineages.start(
-                known.starting_offsets,
-                known.plan,
-                known.sources,
-                known.kept,
-                known.silent,
-                taken_over=checkpoint,
-                until=until,
-            )
+            own = lineages.start(known, taken_over=checkpoint, until=until)
         except OSError:
             _check_kept(original, checkpoint, until)
             raise

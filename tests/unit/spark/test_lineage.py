@@ -342,7 +342,7 @@ def test_damaged_logs_name_the_file(tmp_path: Path, damage: str) -> None:
 
 def test_a_lineage_belongs_to_one_process_at_a_time(tmp_path: Path) -> None:
     first, second = LineageDirectory(tmp_path), LineageDirectory(tmp_path)
-    lineage = first.start({"local.in.0": 5}, "plan, tasks")
+    lineage = first.start(LineageInfo("", {"local.in.0": 5}, "plan, tasks"))
     assert second.current() == lineage
     assert not second.lock(lineage)
     first.close()
@@ -351,7 +351,7 @@ def test_a_lineage_belongs_to_one_process_at_a_time(tmp_path: Path) -> None:
 
 def test_an_unreadable_description_counts_as_no_lineage(tmp_path: Path) -> None:
     directory = LineageDirectory(tmp_path)
-    directory.start({}, "plan, tasks")
+    directory.start(LineageInfo("", {}, "plan, tasks"))
     (tmp_path / "current.json").write_text("{")
     assert directory.current() is None
 
@@ -363,7 +363,9 @@ def lineages_of(folder: Path, query: str, *sources: str) -> tuple[LineageDirecto
     """A lineage that goes on from what a real query of Spark's has written."""
     lineages = LineageDirectory(folder)
     starting = {f"{source}.{partition}": 0 for source in sources for partition in (0, 1, 2)}
-    return lineages, lineages.start(starting, "plan, tasks", sources, taken_over=QUERY / query)
+    return lineages, lineages.start(
+        LineageInfo("", starting, "plan, tasks", sources), taken_over=QUERY / query
+    )
 
 
 def test_a_batch_that_is_planned_here_is_one_of_sparks_and_ends_where_it_was_told(tmp_path: Path) -> None:
@@ -405,7 +407,7 @@ def test_each_source_of_a_batch_that_is_planned_here_keeps_its_place(tmp_path: P
 
 def test_the_first_batch_of_a_lineage_is_planned_by_spark(tmp_path: Path) -> None:
     lineages = LineageDirectory(tmp_path)
-    lineage = lineages.start({"local.in.0": 4}, "plan, tasks", ("local.in",))
+    lineage = lineages.start(LineageInfo("", {"local.in.0": 4}, "plan, tasks", ("local.in",)))
     assert not lineages.plan_up_to(lineage, {"local.in.0": 4}, now_ms=5), "there is nothing to read"
     with pytest.raises(JobError, match=r"has no batch yet.*: run the job once"):
         lineages.plan_up_to(lineage, {"local.in.0": 5}, now_ms=5)

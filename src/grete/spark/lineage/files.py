@@ -12,7 +12,7 @@ import os
 import shutil
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -113,17 +113,13 @@ class Lineages(ABC):
 
     def start(
         self,
-        starting_offsets: Mapping[str, int],
-        plan: str,
-        sources: Sequence[str] = (),
-        kept: str | None = None,
-        silent: int | None = None,
+        described: LineageInfo,
         *,
         taken_over: Location | None = None,
         until: int | None = None,
         parts: Parts | None = None,
     ) -> LineageInfo:
-        """Begin a new lineage and make it the current one. Durable on return.
+        """Begin a new lineage, which gets its id here, and make it the current one. Durable on return.
 
         `taken_over` is a query's checkpoint location, a copy of which it goes on from; the others as in `copy_all`.
 
@@ -131,8 +127,7 @@ class Lineages(ABC):
             OSError: there is no room for the copy; nothing of it is left.
             SparkLogUnreadable: with `parts`, a record of the query is damaged; nothing is left either.
         """
-        id_ = uuid.uuid4().hex
-        lineage = LineageInfo(id_, dict(starting_offsets), plan, tuple(sources), kept, silent=silent)
+        lineage = replace(described, id=uuid.uuid4().hex, folder=FIRST_FOLDER)
         locked = self.lock(lineage)
         assert locked, "a lineage that no other process knows of is locked"
         self._make(lineage)
@@ -323,11 +318,11 @@ def foreign_offsets(place: Location, lineage: str, batch: int) -> dict[str, str]
         SparkLogUnreadable: Spark's offset log is damaged.
         ConfigError, FilesUnreachable: see `HadoopLocation`.
     """
-    known = current_lineage(place)
-    if known is None or known.id != lineage:
+    found = current_checkpoint(place)
+    if found is None:
         return None
-    checkpoint = place / known.id / known.folder
-    if batch not in batches(checkpoint / "offsets"):
+    known, checkpoint = found
+    if known.id != lineage or batch not in batches(checkpoint / "offsets"):
         return None
     ends = read_planned(checkpoint, batch).ends
     return {

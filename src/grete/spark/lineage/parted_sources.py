@@ -10,11 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import orjson
-
 from grete.model.ids import SystemStream
 from grete.spark.lineage.location import Location
-from grete.spark.lineage.source_log import batches, parted_beginning, parted_record, read_planned
+from grete.spark.lineage.source_log import (
+    batches,
+    is_kafkas,
+    parsed_end,
+    parted_beginning,
+    parted_record,
+    read_planned,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,8 @@ def parts_of(query: Location, sources: Sequence[str]) -> Parts | None:
     planned = read_planned(query, batches(query / "offsets")[-1]).ends
     left, parts = list(sources), list[tuple[str, str]]()
     for source in sorted(planned, key=int) if all(map(str.isdecimal, planned)) else ():
-        topics = _topics(planned[source])
+        end = parsed_end(planned[source])
+        topics = set(end) if is_kafkas(end) else set()
         if len(topics) < 2:
             parts.append((source, ""))
             del left[:1]
@@ -86,14 +92,3 @@ def with_more(before: Sequence[str], now: Sequence[str]) -> Parts | None:
         else:
             return None
     return None if left else Parts(tuple(parts))
-
-
-def _topics(end: bytes | None) -> set[str]:
-    """Of Kafka's source, as `{"topic":{"0":123}}`; of another none, whatever it has."""
-    try:
-        document = orjson.loads(end or b"")
-    except orjson.JSONDecodeError:
-        return set()
-    if not isinstance(document, dict) or not all(isinstance(one, dict) for one in document.values()):
-        return set()
-    return set(document)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 
@@ -35,6 +36,25 @@ class PlannedBatch:
     ends: Mapping[str, bytes | None]
     settings: Mapping[str, str]
     """Those of Spark's that a query keeps for as long as it has state, whatever its session says later."""
+
+
+def parsed_end(written: bytes | None) -> Any:
+    """An offset as a value, None where there is none; one that is not JSON is the text that it is."""
+    if written is None:
+        return None
+    try:
+        return orjson.loads(written)
+    except orjson.JSONDecodeError:
+        return written.decode(errors="replace")
+
+
+def is_kafkas(end: Any) -> bool:
+    """Whether Spark wrote this of Kafka's source: `{"topic":{"0":123}}`, and no other source of Spark's is so."""
+    return isinstance(end, Mapping) and all(
+        isinstance(partitions, Mapping)
+        and all(key.isdecimal() and type(value) is int for key, value in partitions.items())
+        for partitions in end.values()
+    )
 
 
 def batches(directory: Location) -> list[int]:

@@ -432,9 +432,7 @@ class PipelineRun:
             if self._partitions is not None and not self._lineages.is_open(lineage):
                 lineage = self._with_partitions(lineage)
         else:
-            lineage = self._lineages.start(
-                lineage.starting_offsets, lineage.plan, lineage.sources, lineage.kept
-            )
+            lineage = self._lineages.start(lineage)
             _log.info("starting lineage %s: %s", lineage.id, decision.reason or "the first one")
         failpoint("container.lineage-decided")
         return lineage
